@@ -138,7 +138,7 @@ def _up(
         typer.echo(f"Redis: GMR_REDIS_URL={made.settings.redis_address()}")
         typer.echo(f"Checkpoints: GMR_CHECKPOINTS={made.settings.checkpoints}")
         own = made.settings
-        typer.echo(f"API: {own.scheme}://{own.host}:{own.port}/models/NAME, for all models")
+        typer.echo(f"API: {own.url(own.port)}/models/NAME, for all models")
         typer.echo("Ctrl-C ends all of it.")
         with suppress(KeyboardInterrupt), answering(own):
             threading.Event().wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from pathlib import Path
 from typing import Literal
 
@@ -84,6 +85,28 @@ class ApiSettings(BaseSettings):
     def scheme(self) -> str:
         """Of the API's addresses."""
         return "http" if self.tls_certificate is None else "https"
+
+    @property
+    def on_all_addresses(self) -> bool:
+        """Whether the API listens on every address of this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    def url(self, port: int) -> str:
+        """An address by which the API is reached from this machine.
+
+        Where it listens on all, a browser takes `localhost`; a certificate is for a name that
+        others use, too.
+
+        Arguments:
+            port: That it listens on.
+        """
+        host = self.host
+        if self.on_all_addresses:
+            host = "localhost" if self.tls_certificate is None else socket.gethostname()
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def requires_keys(self) -> bool:

@@ -179,7 +179,11 @@ class Supervisor:
                     )
             if not answered and self._answers():
                 answered = True
-                self._announce(f"API:   {self._url()}  (what it can do: {self._url()}/docs)")
+                url = self._settings.url(self._port)
+                self._announce(f"API:   {url}  (what it can do: {url}/docs)")
+                if self._settings.on_all_addresses:
+                    host = self._settings.host
+                    self._announce(f"       It listens on all addresses of this machine ({host}).")
             births = [part.birth for part in self._parts if part.birth is not None]
             if not births:
                 bury_orphans(self._children())
@@ -275,10 +279,6 @@ class Supervisor:
                 return connection.getresponse().status == 200
             except (OSError, http.client.HTTPException):
                 return False
-
-    def _url(self) -> str:
-        host = self._settings.host
-        return f"{self._settings.scheme}://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     def _stop(self) -> bool:
         """Stop every part, in order; whether all of them ended well."""

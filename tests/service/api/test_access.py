@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -364,6 +365,19 @@ def test_only_loopback_is_served_without_keys(
     assert settings.requires_keys is required
     with contextlib.nullcontext() if starts else pytest.raises(InvalidSettings, match="GMR_ADMIN"):
         settings.check_exposure()
+
+
+def test_a_service_that_listens_on_all_addresses_names_one_that_can_be_opened() -> None:
+    def url(**given: Any) -> str:
+        return Settings(
+            redis_url=SecretStr("redis://h"), admin_key=SecretStr(OPERATOR), **given
+        ).url(8812)
+
+    files = {"tls_certificate": Path(__file__), "tls_key": Path(__file__)}
+    assert url(host="0.0.0.0") == url(host="::") == "http://localhost:8812"
+    assert url(host="0.0.0.0", **files) == f"https://{socket.gethostname()}:8812"
+    assert url(host="::1") == "http://[::1]:8812"
+    assert url(host="gmr.example") == "http://gmr.example:8812"
 
 
 @pytest.mark.parametrize("key", ["short", "x" * 23, "with space " * 4, "x" * 257, "ü" * 30])
