@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,13 +13,24 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from clients.commands.file_sender import say_error
+from clients.commands.named_parts import (
+    check_no_model,
+    missing_models,
+    no_such_models,
+    of_whole,
+    some_failed,
+)
 from clients.commands.options import Every, Live, Url
 from clients.data.live import input_of
 from clients.data.live_labels import LiveLabels
+from clients.data.parts import Parts, parts_of
 from clients.data.standard_input import STANDARD_INPUT
+from clients.http.address import address
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
-from clients.http.errors import ClientError
+from clients.http.errors import ClientError, InputError
+from clients.http.rejected import BatchesRejected
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.label_outcome import Outcome, follow
@@ -29,6 +42,10 @@ from core.counted import counted
 _PATIENCE_S = 600.0
 
 _THE_REST = "; run the same command again for the rest. No label is matched twice"
+
+
+class LabelsRefused(ClientError):
+    """Labels were accepted, and could not be used when their turn came."""
 
 
 def labels_command(
@@ -46,6 +63,12 @@ def labels_command(
     ] = None,
     label_column: Annotated[
         str | None, typer.Option(help="Labels, likewise.", show_default="label or labels")
+    ] = None,
+    model_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table: the column that names the model of each row, by name or index."
+        ),
     ] = None,
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
@@ -69,28 +92,94 @@ def labels_command(
     Example: gmr labels verdicts.csv --id-column id --label-column verdict
 
     Example: tail -n +1 -F verdicts.csv | gmr labels - --live
+
+    Example: gmr labels fleet-verdicts.csv --model-column machine
+
+    With --model-column the labels of a table go to the named models (`gmr models`) that the column
+    says, model after model.
     """
+    if model_column is not None:
+        check_no_model(url, model_column)
+        if live:
+            raise InputError(
+                "Lines that come one by one are not parted by --model-column. Send those of each "
+                "model by a command of its own with --model, or leave out --live."
+            )
     with input_of(file, live=live, wait_s=every, most=batch_size) as (path, coming):
-        job = LabelJob.of(
-            path,
+        job_of = partial(
+            LabelJob.of,
             batch_size=batch_size,
             id_column=id_column,
             label_column=label_column,
             text_ids=text_ids,
             run=secrets.token_hex(4) if again else "0",
-            live=coming,
         )
-        _send(job, "standard input" if file == STANDARD_INPUT else file.name, url, wait=wait)
+        name = "standard input" if file == STANDARD_INPUT else file.name
+        verdicts = Verdicts()
+        if model_column is None:
+            _send(job_of(path, live=coming), name, url, verdicts, wait=wait)
+            return
+        with tempfile.TemporaryDirectory(prefix="gmr-parts-") as folder:
+            parts = parts_of(
+                path, model_column, Path(folder), text_columns=(id_column, label_column)
+            )
+            _send_parts(parts, job_of, name, url, verdicts, wait=wait)
 
 
-def _send(job: LabelJob, name: str, url: str | None, *, wait: bool) -> None:
+def _send_parts(
+    parts: Parts,
+    job_of: Callable[[Path], LabelJob],
+    name: str,
+    url: str | None,
+    verdicts: Verdicts,
+    *,
+    wait: bool,
+) -> None:
+    """Send the labels of each model, and go on after those that cannot be used.
+
+    Arguments:
+        parts: The rows of each model.
+        job_of: Makes the job of sending a part.
+        name, url, verdicts, wait: As of `_send`.
+    """
+    with GMRClient(url) as client:
+        check_reachable(client)
+        if missing := missing_models(client, [part.model for part in parts.each]):
+            remedy = "Send their samples first, with gmr ingest --model-column."
+            raise no_such_models(name, missing, remedy)
+    failed = 0
+    for part in parts.each:
+        try:
+            try:
+                job, of_model = job_of(part.path), address(url, part.model)
+                _send(job, name, of_model, verdicts, wait=wait, whose=f"{part.model}: ")
+            except InputError as error:
+                raise of_whole(error, part, parts, name) from error
+        except (InputError, BatchesRejected, LabelsRefused) as error:
+            failed += 1
+            say_error(Console(stderr=True), error)
+    if failed:
+        raise some_failed(failed, name)
+
+
+def _send(
+    job: LabelJob,
+    name: str,
+    url: str | None,
+    verdicts: Verdicts,
+    *,
+    wait: bool,
+    whose: str = "",
+) -> None:
     """Send all labels, and say what became of them.
 
     Arguments:
         job: Them.
         name: What they come from, for the person who sends them.
         url: Where the service listens.
+        verdicts: Looks what became of what was sent.
         wait: Whether to wait for what becomes of them.
+        whose: Begins what is told of them.
     """
     console = Console(stderr=True)
     outcome = Outcome()
@@ -110,16 +199,16 @@ def _send(job: LabelJob, name: str, url: str | None, *, wait: bool) -> None:
             console.print(f"Interrupted. What was acknowledged is durable{rest}.")
             raise typer.Exit(130) from None
         display.end()
-        typer.echo(_summary(totals))
+        typer.echo(whose + _summary(totals))
         if wait:
-            typer.echo(_verdict(outcome))
+            typer.echo(whose + _verdict(outcome))
         if totals.duplicate_samples == totals.samples:
             typer.echo(
                 "All of them were sent before. Use --again to send them once more.", err=True
             )
-        Verdicts().check(client, f"{job.name}-", "labels", console)
+        verdicts.check(client, f"{job.name}-", "labels", console)
         if outcome.refused:  # and their dead letters are gone by now
-            raise ClientError(
+            raise LabelsRefused(
                 f"{outcome.refused} labels were refused when their turn came: {outcome.reason} "
                 f"Correct them and send the file again."
             )

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from clients.commands.file_sender import FileSender, say_error
+from clients.commands.named_parts import (
+    check_no_model,
+    missing_models,
+    no_such_models,
+    of_whole,
+    some_failed,
+)
 from clients.data.live import LiveInput
 from clients.data.parts import Part, Parts, parts_of
 from clients.http.address import address
 from clients.http.client import GMRClient
-from clients.http.errors import InputError, NotAuthorised, RequestRefused
+from clients.http.errors import InputError
 from clients.http.rejected import BatchesRejected
 from clients.sending.bar import check_reachable
 from core.counted import counted
-
-_MOST_NAMED: Final = 10
-"""Models that a message names."""
-
-_NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,7 @@ class PartSender:
     make: bool
 
     def __post_init__(self) -> None:
-        if re.search(r"/models/[^/]+$", address(self.files.url)):
-            raise InputError(
-                f"A model was named, and column {self.column!r} says the models as well. Leave out "
-                f"--model or --model-column."
-            )
+        check_no_model(self.files.url, self.column)
 
     def send(self, path: Path, name: str, live: LiveInput | None = None) -> None:
         """Send the rows of each model of one file, model by model, from where each was left.
@@ -82,11 +78,7 @@ class PartSender:
             left = counted(parts.skipped, "row")
             console.print(f"{left} of {name} could not be used, or named no model: left out.")
         if failed:
-            raise InputError(
-                f"The rows of {counted(failed, 'model')} in {name} could not be sent whole, as "
-                f"told above. Put right what is wrong, and run the same command again: what was "
-                f"sent is not sent twice."
-            )
+            raise some_failed(failed, name)
 
     def _send(self, part: Part, parts: Parts, name: str) -> None:
         options = self.files.options
@@ -98,48 +90,22 @@ class PartSender:
             options=options,
             model=part.model,
         )
-        title = f"{part.model} of {name}"
         try:
-            files.send(part.path, title)
+            files.send(part.path, f"{part.model} of {name}")
         except InputError as error:
-            # Lines of the part are nobody's.
-            told = re.sub(r" \(line \d+ of the file\)", "", str(error))
-            told, row = told.replace(str(part.path), title), error.context.get("row")
-            if isinstance(row, int) and 0 <= row < len(part.rows):
-                place = parts.place(part.rows[row])
-                told += f" Row {row} of {part.model} is row {part.rows[row]} of {name}{place}."
-            raise InputError(told, **error.context) from error
-
-    def _there(self, client: GMRClient, named: Sequence[str]) -> set[str]:
-        """Models that are there, of those that a table names at least."""
-        try:
-            return {model.name for model in client.models()}
-        except NotAuthorised:  # to list them all, as a sensor's key is not: ask for each
-            there = set[str]()
-            for model in named:
-                with GMRClient(self.files.url, model=model) as of_model:
-                    try:
-                        of_model.ingest_state()
-                    except RequestRefused as error:
-                        if error.status != _NOT_FOUND:
-                            raise
-                    else:
-                        there.add(model)
-            return there
+            raise of_whole(error, part, parts, name) from error
 
     def _check_models(self, named: Sequence[str], name: str) -> None:
         """Make the models that are not there, or raise where that was not asked for."""
         with GMRClient(self.files.url) as client:
             check_reachable(client)
-            there = self._there(client, named)
-            missing = [model for model in named if model not in there]
+            missing = missing_models(client, named)
             if missing and not self.make:
-                first = ", ".join(missing[:_MOST_NAMED])
-                raise InputError(
-                    f"{name} names {counted(len(missing), 'model')} that the service does not "
-                    f"have: {first}{', ...' if len(missing) > _MOST_NAMED else ''}. Nothing was "
-                    f"sent. Make them with --make-models, or one by one with settings of its own: "
-                    f"gmr models make {missing[0]}"
+                raise no_such_models(
+                    name,
+                    missing,
+                    f"Make them with --make-models, or one by one with settings of its own: "
+                    f"gmr models make {missing[0]}",
                 )
             for model in missing:
                 client.make_model(model)

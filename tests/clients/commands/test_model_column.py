@@ -1,4 +1,4 @@
-"""Tests for `gmr ingest --model-column` against a real service."""
+"""Tests for --model-column of `gmr ingest` and `gmr labels` against a real service."""
 
 from __future__ import annotations
 
@@ -121,3 +121,34 @@ def test_options_that_do_not_go_together_are_refused(
     result = CliRunner().invoke(app, ["ingest", str(path), *options])
     assert result.exit_code == 2
     assert complaint in " ".join(result.output.split())
+
+
+def test_labels_go_to_the_models_that_they_name(url: str, tmp_path: Path) -> None:
+    rows = fleet(90)
+    ids = ["id", *(f"s-{i // 3}" for i in range(90))]  # of each model its own, alike in all
+    numbered = [f"{row},{id}" for row, id in zip(rows, ids, strict=True)]
+    table = written(tmp_path / "fleet.csv", numbered)
+    sent(url, table, "--id-column", "id", "--no-labels", "--make-models", "--wait")
+
+    def labels(path: Path, *options: str, status: int = 0) -> str:
+        typed = ["labels", str(path), "--model-column", "machine", "--label-column", "state"]
+        result = CliRunner().invoke(app, [*typed, "--id-column", "id", "--url", url, *options])
+        assert result.exit_code == status, result.output
+        return " ".join(result.output.split())
+
+    unknown = written(tmp_path / "more.csv", [*numbered, "pump-9,0,0,ok,s-1"])
+    said = labels(unknown, status=2)
+    assert "names 1 model that the service does not have: pump-9. Nothing was sent" in said
+    said = labels(table)
+    for model in MACHINES:
+        assert f"{model}: 30 labels in 1 request, 0 of them there before" in said
+        assert f"{model}: 30 matched, 0 waiting for their sample, 0 unmatched" in said
+    assert samples(url) == dict.fromkeys(MACHINES, 30)
+    assert "30 of them there before" in labels(table)
+    twice = written(tmp_path / "twice.csv", [numbered[0], *numbered[1:4], numbered[1]])
+    said = labels(twice, status=2)
+    assert "The rows of 1 model in twice.csv could not be sent whole" in said
+    assert "pump-8: 1 label in 1 request" in said
+    named = labels(table, "--model", "pump-7", status=2)
+    assert "Leave out --model or --model-column" in named
+    assert "are not parted by --model-column" in labels(Path("-"), "--live", status=2)

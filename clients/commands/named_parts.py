@@ -1,0 +1,102 @@
+"""What sending the parts of a table to the models that it names has in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from clients.data.parts import Part, Parts
+from clients.http.address import address
+from clients.http.client import GMRClient
+from clients.http.errors import InputError, NotAuthorised, RequestRefused
+from core.counted import counted
+
+_MOST_NAMED: Final = 10
+"""Models that a message names."""
+
+_NOT_FOUND: Final = 404
+
+
+def check_no_model(url: str | None, column: str) -> None:
+    """Raise `InputError` where the address is that of one model already.
+
+    Arguments:
+        url: Where the service listens; None: where the environment says.
+        column: Which says the models.
+    """
+    if re.search(r"/models/[^/]+$", address(url)):
+        raise InputError(
+            f"A model was named, and column {column!r} says the models as well. Leave out --model "
+            f"or --model-column."
+        )
+
+
+def missing_models(client: GMRClient, named: Sequence[str]) -> list[str]:
+    """Those of the named models that the service does not have.
+
+    Raises:
+        ClientError: The service is away, or knows no such key.
+    """
+    try:
+        there = {model.name for model in client.models()}
+    except NotAuthorised:  # to list them all, as a sensor's key is not
+        return [model for model in named if not _is_there(client.url, model)]
+    return [model for model in named if model not in there]
+
+
+def no_such_models(name: str, missing: Sequence[str], remedy: str) -> InputError:
+    """The error for a table that names models that are not there.
+
+    Arguments:
+        name: What the table is called to the person who sends it.
+        missing: The models.
+        remedy: What to do.
+    """
+    first = ", ".join(missing[:_MOST_NAMED])
+    return InputError(
+        f"{name} names {counted(len(missing), 'model')} that the service does not have: "
+        f"{first}{', ...' if len(missing) > _MOST_NAMED else ''}. Nothing was sent. {remedy}"
+    )
+
+
+def of_whole(error: InputError, part: Part, parts: Parts, name: str) -> InputError:
+    """An error about a part, as one about the table that the person has.
+
+    Arguments:
+        error: It.
+        part: The part.
+        parts: All of them.
+        name: What the table is called to the person who sends it.
+    """
+    # Lines of the part are nobody's.
+    told = re.sub(r" \(line \d+ of the file\)", "", str(error))
+    told, row = told.replace(str(part.path), f"{part.model} of {name}"), error.context.get("row")
+    if isinstance(row, int) and 0 <= row < len(part.rows):
+        place = parts.place(part.rows[row])
+        told += f" Row {row} of {part.model} is row {part.rows[row]} of {name}{place}."
+    return InputError(told, **error.context)
+
+
+def some_failed(n: int, name: str) -> InputError:
+    """The error for a table that could not be sent whole.
+
+    Arguments:
+        n: Models whose rows could not.
+        name: What the table is called to the person who sends it.
+    """
+    return InputError(
+        f"The rows of {counted(n, 'model')} in {name} could not be sent whole, as told above. Put "
+        f"right what is wrong, and run the same command again: what was sent is not sent twice."
+    )
+
+
+def _is_there(url: str, model: str) -> bool:
+    with GMRClient(url, model=model) as client:
+        try:
+            client.ingest_state()
+        except RequestRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
