@@ -12,7 +12,9 @@ of four views is one, too. From each its sampling error is taken off, so that no
   fall, less its expectation and the same chance. Where the sub-task's labels tell which components
   were its own, or it is the first.
 * `features`: the largest distance of one feature, normal with mean and variance as before and as
-  now, less 0.4 sqrt(2 log(40 D) / n).
+  now, less 0.4 sqrt(2 log(40 D) / n). Where half of the new samples have one value, it is by how
+  much more often a value comes than it can have come before; where none varied before, the share
+  of samples that have another value.
 * `labels`: where labels contradict what is known, the share of labelled samples that the model
   calls otherwise, less how often that happened before, and the same chance as of likelihoods.
 """
@@ -33,11 +35,15 @@ from core.engine.explanation import MOST_FEATURES, MOST_SAMPLES, evenly, expecte
 from core.engine.inliers import Inliers
 from core.engine.state import EngineState
 from core.learners.learner import Learner, Scores
+from core.memory.course import LEAST_APART
 
 CHANCE: Final = math.log(20) / 2
 GRID: Final = 241
 REACH: Final = 12.0
 """Deviations of before on either side in which densities of a feature are compared."""
+
+LUMP: Final = 0.5
+"""Share of new samples that have one value of a feature from which on it is taken by its values."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +124,38 @@ def _features(state: EngineState, raw: Tensor) -> float:
     if known.samples < 2 or n < 2 or d > MOST_FEATURES:
         return 0.0
     mean, deviation = known.mean.cpu(), known.square.cpu().clamp_min(0).sqrt()
+    finest = LEAST_APART * mean.abs()
+    varied = deviation > finest
     x = raw.double().cpu()
     own = x.std(0, correction=0)
-    # A feature that never varied has no deviation of its own to count in.
-    unit = torch.where(deviation > 0, deviation, own).clamp_min(torch.finfo(torch.float64).tiny)
+    unit = torch.where(varied, deviation, 1.0)
     shift = ((x.mean(0) - mean) / unit).clamp(-REACH / 2, REACH / 2)
     apart = _distance(shift, (own / unit).clamp(0.15, 3.0))
+    # A normal law says nothing of a value that half of the samples have: no spread shows how often
+    # it comes. It came before as often, at most, as mean, variance and equal pairs allow.
+    middle = x.median(0).values
+    lumped = (x == middle).double().mean(0) >= LUMP
+    values = torch.stack([x.min(0).values, middle, x.max(0).values])
+    grown = torch.stack([_grown(state, x, value, mean, deviation) for value in values]).amax(0)
+    apart = torch.where(lumped, grown, apart)
+    # What never varied had one value; by the rule of three, others were a share of 3 / m at most.
+    away = ((x - mean).abs() > finest).double().mean(0) - 3 / known.samples
+    apart = torch.where(varied, apart, away)
     return float(apart.max()) - 0.4 * math.sqrt(2 * math.log(40 * d) / n)
+
+
+def _grown(state: EngineState, x: Tensor, value: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """By how much more of the samples have a value than before, at least, with shape (D,).
+
+    Arguments:
+        x: New samples, with shape (N, D).
+        value: With shape (D,).
+        mean: Before, with shape (D,).
+        deviation: Likewise.
+    """
+    finest = LEAST_APART * mean.abs()
+    usual = state.sub_task.course.largest_share(value - mean, deviation.square(), finest)
+    return (x == value).double().mean(0) - usual
 
 
 def _distance(shift: Tensor, ratio: Tensor) -> Tensor:

@@ -270,14 +270,14 @@ class Course:
         moments = torch.where(varied & (moments > limit), moments, 0)
         # The last value itself is no news of how often it comes.
         others = ((same * len(x) - 1) / (len(x) - 1)).clamp_min(0)
-        usual = self._largest_share(values[-1] - before, known, finest)
+        usual = self.largest_share(values[-1] - before, known, finest)
         rare = _excess(others, max(1.0, n - 1), usual, m)
         # What never varied has a share of 0 away from its only value.
         rare = torch.where(varied, rare, _excess(away, n, torch.zeros_like(away), m))
         rare = torch.where(rare > -math.log(level), (2 * rare).sqrt(), 0)
         return torch.maximum(moments, rare)
 
-    def _largest_share(self, apart: Tensor, variance: Tensor, finest: Tensor) -> Tensor:
+    def largest_share(self, apart: Tensor, variance: Tensor, finest: Tensor) -> Tensor:
         """The largest share of samples that can have had a value, with shape (D,).
 
         A share p at a distance from the mean makes a variance of p / (1 - p) times its square at

@@ -96,3 +96,49 @@ def test_a_boundary_says_how_severe_it_is_and_so_do_labels_that_mean_something_e
     assert boundary.severity_view == "labels"
     assert boundary.severity is not None
     assert boundary.severity > 0.7
+
+
+def sensors(n: int, seed: int, **columns: torch.Tensor | float) -> torch.Tensor:
+    """Readings of four sensors, of which some are set to something else."""
+    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(seed))
+    for name, values in columns.items():
+        x[:, int(name[1:])] = values
+    return x
+
+
+def category(n: int, share: float, seed: int = 3) -> torch.Tensor:
+    return (torch.rand(n, generator=torch.Generator().manual_seed(seed)) < share).float()
+
+
+def told(before: torch.Tensor, now: torch.Tensor) -> tuple[float | None, str | None]:
+    engine = Engine(EngineConfig(preset="flat", n_components=8, detector="none"))
+    state, _ = play(engine, engine.start(), [Batch(part) for part in before.split(100)])
+    return engine.severity.of(state, [Batch(now)], None)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.2])
+def test_a_sensor_that_begins_to_vary_has_changed_as_a_whole(value: float) -> None:
+    moving = value + 0.25 * sensors(300, 8)[:, 0]
+    severity, view = told(sensors(1000, 1, _2=value), sensors(300, 9, _2=moving))
+    assert view == "features"
+    assert severity is not None
+    assert severity > 0.85
+    usual, _ = told(sensors(1000, 1, _2=value), sensors(300, 9, _2=value))
+    assert usual is not None
+    assert usual < 0.1
+
+
+def test_a_sensor_that_sticks_has_changed_as_a_whole() -> None:
+    severity, _ = told(sensors(1000, 1), sensors(300, 9, _2=0.1))
+    assert severity is not None
+    assert severity > 0.7
+
+
+@pytest.mark.parametrize(("before", "now"), [(0.05, 0.0), (0.05, 0.003), (0.0, 0.1), (0.05, 0.4)])
+def test_a_category_has_changed_by_no_more_than_its_share(before: float, now: float) -> None:
+    severity, _ = told(
+        sensors(1000, 1, _2=category(1000, before)), sensors(300, 9, _2=category(300, now))
+    )
+    assert severity is not None
+    assert severity <= abs(now - before) + 0.05
+    assert severity >= abs(now - before) - 0.2
