@@ -55,6 +55,12 @@ BY_CHANCE = 0.01
 EVIDENT_SHARE = 0.1
 """Share of the evidence of a boundary that is enough to say that a feature has changed."""
 
+LEAST_SHARE = 1e-12
+"""Of the largest one, of whatever has changed: it is told, however much more another has."""
+
+MOST_ERRORS = 1e100
+"""What a change counts as where the terms of a feature overflow."""
+
 TERM_VARIANCE = 0.5
 """Of a feature's term among samples of its component, in squared nats: that of half a squared
 standard normal. A few samples may happen to be alike, and show less."""
@@ -150,9 +156,11 @@ def _features(
     feature_shares: Sequence[float],
     course: Course,
 ) -> dict[str, Any]:
-    """Find the features that take part in the fall, or the rise, of the likelihood.
+    """Find the features that have changed beyond their sampling error, and what the model expected.
 
-    Named is who has changed beyond its sampling error.
+    Whether samples have become less likely says little of that: a model that knows what has come
+    back finds it as likely as ever, and a feature whose readings have come closer to their mean
+    is likelier than before while others fall.
 
     Arguments:
         feature_shares: What the detector says of that, with D values, if it has looked at
@@ -167,24 +175,14 @@ def _features(
         change, squares = change + missing.sum(0), squares + missing.square().sum(0)
         centres += seen.centres.double().sum(0)
     change, squares, centres = change / n, squares / n, centres / n
-    drop = float(change.sum())
-    shares = (change if drop >= 0 else -change).clamp_min(0)
-    shares = shares / shares.sum().clamp_min(torch.finfo(torch.float64).tiny)
-    errors = course.changed(raw, BY_CHANCE)
-    if errors is None:
+    sizes = course.changed(raw, BY_CHANCE)
+    if sizes is None:
         # Little is known of the sub-task that ends but what the model expects.
         error = (squares - change.square()).clamp_min(TERM_VARIANCE).sqrt() / max(1, n - 1) ** 0.5
-        beyond = change.abs() > critical(BY_CHANCE / d, n - 1) * error
-        errors = (beyond * shares).cpu()
-    changed, shares = errors > 0, shares.cpu()
-    if feature_shares:
-        shares = torch.tensor(feature_shares, dtype=torch.float64)
-        changed = changed | (shares >= EVIDENT_SHARE)
-    parts = torch.where(changed, shares, 0)
-    if not bool(parts.any()):
-        # What has changed has made samples no less likely, or no likelier.
-        parts = errors / errors.sum().clamp_min(torch.finfo(torch.float64).tiny)
-    strongest = parts.topk(min(MOST_NAMED, d)).indices
+        sizes = (change.abs() / error).nan_to_num(posinf=MOST_ERRORS).cpu()
+        sizes = torch.where(sizes > critical(BY_CHANCE / d, n - 1), sizes, 0)
+    shares = shares_of_change(sizes, feature_shares)
+    strongest = shares.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
     means, deviations = (
         raw.double().mean(0).cpu(),
@@ -192,11 +190,11 @@ def _features(
     )
     usual = course.moments()
     explanation: dict[str, Any] = {
-        "feature_drop": _rounded(drop),
+        "feature_drop": _rounded(float(change.sum())),
         "features": [
             {
                 "feature": index,
-                "share": _rounded(float(parts[index])),
+                "share": _rounded(float(shares[index])),
                 "mean": _rounded(float(means[index]), VALUE_DIGITS),
                 "expected": _rounded(float(expected[index]), VALUE_DIGITS),
                 "before": None if usual is None else _rounded(float(usual[0][index]), VALUE_DIGITS),
@@ -204,12 +202,44 @@ def _features(
                 "deviation_now": _rounded(float(deviations[index])),
             }
             for index in strongest.tolist()
-            if float(parts[index]) > 0
+            if float(shares[index]) > 0
         ],
     }
     if d <= MOST_FEATURES:
         explanation["contributions"] = [_rounded(share) for share in shares.tolist()]
     return explanation
+
+
+def shares_of_change(sizes: Tensor, evidence: Sequence[float]) -> Tensor:
+    """Each feature's share of the change: parts of a chi-square, with shape (D,), float64.
+
+    Arguments:
+        sizes: Changes in sampling errors, with shape (D,); 0 where a feature may be as before.
+        evidence: Shares of features in the detector's evidence, D values, or none. A feature
+            may have changed given the others and be by itself as before: where it has a tenth
+            of the evidence or more, it has that share of the change, and the others the rest.
+
+    Returns:
+        All of 1, or zeros where nothing has changed; above 0 for whatever has changed.
+
+    Example:
+        >>> shares_of_change(torch.tensor([0.0, 0.0, 4.0, 8.0]).double(), ()).tolist()
+        [0.0, 0.0, 0.2, 0.8]
+        >>> shares_of_change(torch.tensor([0.0, 4.0]).double(), (0.5, 0.5)).tolist()
+        [0.5, 0.5]
+    """
+    largest = float(sizes.max()) or 1.0
+    squares = (sizes / largest).square().clamp_min(LEAST_SHARE)
+    shares = _normalised(torch.where(sizes > 0, squares, 0).double())
+    if evidence:
+        found = torch.tensor(evidence, dtype=torch.float64)
+        only = torch.where((found >= EVIDENT_SHARE) & (sizes <= 0), found, 0)
+        shares = _normalised(only + (1 - only.sum()).clamp_min(LEAST_SHARE) * shares)
+    return shares
+
+
+def _normalised(values: Tensor) -> Tensor:
+    return values / values.sum().clamp_min(torch.finfo(torch.float64).tiny)
 
 
 # Components and classes -------------------------------------------------------------------

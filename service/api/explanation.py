@@ -17,7 +17,7 @@ class FeatureChange(BaseModel):
         None, description="What PUT /model/feature-names calls it; null without names."
     )
     share: float = Field(
-        description="Share of what all features together add to the change, 0 to 1."
+        description="Share of the change of all features that have changed, 0 to 1."
     )
     mean: float = Field(description="Mean of the new samples, in the units that were sent.")
     expected: float = Field(description="What the components that the samples fell on expected.")
@@ -98,4 +98,6 @@ class Explanation(BaseModel):
         [], description="The ten most frequent, where labels are what changed."
     )
     prototypes: list[Prototype] = Field([], description="At most four, the largest first.")
-    contributions: list[float] = Field([], description="The share of every feature.")
+    contributions: list[float] = Field(
+        [], description="The share of every feature, 0 where it may be as before."
+    )

@@ -136,7 +136,7 @@ class Explanation:
     classes: tuple[ClassChange, ...] = ()
     labels: tuple[LabelChange, ...] = ()  # where labels are what changed
     prototypes: tuple[Prototype, ...] = ()  # not in a list of boundaries; likewise:
-    contributions: tuple[float, ...] = ()  # the share of every feature
+    contributions: tuple[float, ...] = ()  # the share of every feature, 0: as before
 
 
 @dataclass(frozen=True)

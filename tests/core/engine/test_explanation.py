@@ -113,6 +113,46 @@ def test_a_sensor_that_sticks_is_named_though_its_mean_is_as_ever() -> None:
     assert {(one["before"], one["deviation_before"]) for one in unknown} == {(None, None)}
 
 
+def test_a_class_that_is_known_and_comes_back_is_told_by_all_that_it_changes() -> None:
+    """The model finds its samples as likely as ever: that says nothing of what has changed."""
+
+    def plant(n: int, seed: int, fault: float) -> torch.Tensor:
+        x = sensors(n, seed)
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.rand(n, generator=generator) < fault
+        x[:, 9] = 3 + 0.4 * torch.randn(n, generator=generator)
+        x[rows, 9] *= 2.5
+        x[rows, 2] += 2.0
+        return x
+
+    engine = Engine(EngineConfig(preset="flat", n_components=MADE["flat"], detector="none"))
+    state = engine.start()
+    for number, fault in enumerate((0.0, 0.3, 0.0)):
+        parts = [Batch(part) for part in plant(1500, number, fault).split(100)]
+        state, _ = play(engine, state, parts)
+        state, _ = engine.declare_boundary(state) if number < 2 else (state, [])
+    answer = told(engine, state, Batch(plant(300, 9, 0.3)))
+    assert named(answer) == [9, 2]
+    assert sum(row["share"] for row in answer["features"]) == pytest.approx(1, abs=1e-3)
+    shown = {index for index, share in enumerate(answer["contributions"]) if share}
+    assert shown == {2, 9}
+
+
+def test_the_detectors_evidence_hides_nothing_that_has_changed() -> None:
+    engine, state = watched()
+    x = sensors(300, 9)
+    x[:, 5] += 1000.0
+    x[:, 1] += 1.0
+    evidence = [0.0, 0.0, 0.3, 0.61, 0.0, 0.0, 0.0, 0.09, 0.0, 0.0]
+    verdict = Verdict(Level.ALARM, ("a",), (2.0,), 1.0, True, 0.1, 0.9, 10, feature_shares=evidence)
+    answer = told(engine, state, Batch(x), verdict=verdict)
+    rows = {row["feature"]: row["share"] for row in answer["features"]}
+    assert list(rows) == [3, 2, 5, 1]
+    assert (rows[3], rows[2]) == (0.61, 0.3)
+    assert rows[5] == pytest.approx(0.09, abs=1e-4)
+    assert 0 < rows[1] < 1e-4
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 def test_a_rare_category_that_is_absent_by_chance_is_not_named(known: bool) -> None:
     """Where nothing is known of the sub-task but the model, too."""
