@@ -48,6 +48,7 @@ class Ended(NamedTuple):
     means: Evidence  # of each of these, and, last, of none of them
     samples: Evidence  # likewise
     older: Tensor  # (M, D) means of components without a name that it found there, standardised
+    first: int  # samples of the stream before it
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,7 @@ class ClassDiscovery:
                 one = self.keeper.with_components(
                     state, one, replace(unnamed, mass=unnamed.mass * part), mine
                 )
+                one = one.with_room(ended.first, state.sub_task.first_sample - 1)
             if assigned is not None and len(one.surrogates):
                 kept.append(one)
             else:  # nothing that a name could fall on
@@ -386,7 +388,7 @@ class ClassDiscovery:
         ]
         unnamed = self.candidates.learner.unnamed(state.model.learner)
         older = torch.zeros(0, 0) if unnamed is None else unnamed.means[~unnamed.current]
-        return Ended(numbers, of(own), of(samples), older)
+        return Ended(numbers, of(own), of(samples), older, state.sub_task.first_sample)
 
     # Machinery ----------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class ProposalKeeper:
             return state
         older = self._older(state, one, found.unnamed)
         later = self.with_components(state, one, found.unnamed, mine | older)
+        later = later.with_room(state.sub_task.first_sample, state.stream.samples - 1)
         rows = (found.fallen >= 0) & mine[found.fallen]
         if int(rows.sum()) >= LEAST_PROPOSAL:
             later = self._shown(state, later, rows)
@@ -127,6 +128,11 @@ class ProposalKeeper:
         origin = "boundary" if state.sub_task.number else "unknown"
         proposal = self._shown(state, self._blank(state, origin, some), rows)
         proposal = self.with_components(state, proposal, found.unnamed, mine)
+        recent = state.pending.proposals.recent
+        if recent.seen > len(recent) and proposal.samples > int(rows.sum()):
+            # Others came before the samples that are kept, nobody knows where in the sub-task.
+            proposal = replace(proposal, first=min(proposal.first, state.sub_task.first_sample))
+        proposal = proposal.with_room(state.sub_task.first_sample, state.stream.samples - 1)
         return self._opened(state, proposal)
 
     def propose(self, state: EngineState, group: Unknowns) -> tuple[EngineState, list[Event]]:

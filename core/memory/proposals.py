@@ -143,8 +143,9 @@ class Proposal:
         number: 1 for the first ever.
         origin: "unknown" samples among known ones, or a "boundary".
         samples: That it stands for.
-        first: Samples of the stream before its first.
-        last: Samples of the stream before its last.
+        first: Samples of the stream before its first; at least so many, where more were learned
+            than are known one by one: they came no earlier.
+        last: Samples of the stream before its last; at most so many, likewise.
         prototype: Mean of the samples that it was found by, with shape (D,).
         reach: Largest squared distance of those to it, standardised; what lies within joins.
         classes: Those that the prototype looks like most.
@@ -180,6 +181,31 @@ class Proposal:
         weights = mass.round().clamp_min(1)
         samples = int(weights.double().sum()) + len(self.unknowns)
         return replace(self, samples=samples, surrogates=means, weights=weights)
+
+    def with_room(self, earliest: int, latest: int) -> Proposal:
+        """Widen a place in the stream that has no room for all its samples.
+
+        The components that learned them have learned others before those that were seen to be of
+        it; where these were in the stream is not kept.
+
+        Arguments:
+            earliest: Samples of the stream before the first that they may have learned.
+            latest: Likewise before the last.
+        """
+        if self.samples <= self.last - self.first + 1:
+            return self
+        one = replace(self, first=min(self.first, earliest), last=max(self.last, latest))
+        room = one.last - one.first + 1
+        if one.samples <= room or not len(one.weights):
+            return one
+        # Parts of samples that fell on many components have been rounded up.
+        weights = one.weights.double()
+        wanted = weights * ((room - len(one.unknowns)) / float(weights.sum()))
+        weights = wanted.floor().clamp_min(1)
+        left = max(0, min(len(weights), room - len(one.unknowns) - int(weights.sum())))
+        weights[(wanted - weights).topk(left).indices] += 1
+        samples = int(weights.sum()) + len(one.unknowns)
+        return replace(one, samples=samples, weights=weights.to(one.weights))
 
     def with_more(self, more: Unknowns) -> Proposal:
         """Add samples that have come since."""

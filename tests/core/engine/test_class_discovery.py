@@ -485,6 +485,19 @@ def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str
     assert state.model.class_counts[state.model.classes.index("new-4")] >= before
 
 
+def test_the_place_of_a_proposal_has_room_for_its_samples() -> None:
+    """Of a cluster the last samples alone are kept, and its components have learned more."""
+    engine = engine_of(n_components=60, proposal_samples=450)
+    state, _ = engine.declare_boundary(taught(engine))
+    start = state.stream.samples
+    state, (proposed,) = unlabelled(engine, state, [4], 12)
+    assert proposed.samples <= proposed.last_sample - proposed.first_sample + 1
+    state, _ = engine.declare_boundary(state)
+    (one,) = state.pending.proposals.open
+    assert start <= one.first < one.last < state.stream.samples
+    assert max(proposed.samples, MOST_RECENT) < one.samples <= one.last - one.first + 1
+
+
 def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
     engine = engine_of(n_components=60, proposal_samples=50)
     state, _ = engine.declare_boundary(taught(engine))
