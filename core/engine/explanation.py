@@ -58,6 +58,9 @@ EVIDENT_SHARE = 0.1
 LEAST_SHARE = 1e-12
 """Of the largest one, of whatever has changed: it is told, however much more another has."""
 
+CLEAR_FALL = 5.0
+"""Standard errors of the fall of the likelihood at which it counts as much as sizes of changes."""
+
 MOST_ERRORS = 1e100
 """What a change counts as where the terms of a feature overflow."""
 
@@ -158,9 +161,9 @@ def _features(
 ) -> dict[str, Any]:
     """Find the features that have changed beyond their sampling error, and what the model expected.
 
-    Whether samples have become less likely says little of that: a model that knows what has come
-    back finds it as likely as ever, and a feature whose readings have come closer to their mean
-    is likelier than before while others fall.
+    Likelihoods alone do not say that: a model that knows what has come back finds it as likely as
+    ever, and a feature whose readings have come closer to their mean is likelier than before while
+    others fall.
 
     Arguments:
         feature_shares: What the detector says of that, with D values, if it has looked at
@@ -169,10 +172,12 @@ def _features(
     """
     n, d = x.shape
     change, squares, centres = x.new_zeros(3, d, dtype=torch.float64)
+    of_samples = list[Tensor]()
     for part in torch.split(x, max(1, MOST_ENTRIES // d)):
         seen = model.density.feature_terms(part)
         missing = (seen.expected - seen.terms).double()
         change, squares = change + missing.sum(0), squares + missing.square().sum(0)
+        of_samples.append(missing.sum(1))
         centres += seen.centres.double().sum(0)
     change, squares, centres = change / n, squares / n, centres / n
     sizes = course.changed(raw, BY_CHANCE)
@@ -181,7 +186,8 @@ def _features(
         error = (squares - change.square()).clamp_min(TERM_VARIANCE).sqrt() / max(1, n - 1) ** 0.5
         sizes = (change.abs() / error).nan_to_num(posinf=MOST_ERRORS).cpu()
         sizes = torch.where(sizes > critical(BY_CHANCE / d, n - 1), sizes, 0)
-    shares = shares_of_change(sizes, feature_shares)
+    shares = _weighed(shares_of_change(sizes), change.cpu(), torch.cat(of_samples).cpu())
+    shares = with_evidence(shares, feature_shares)
     strongest = shares.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
     means, deviations = (
@@ -210,32 +216,65 @@ def _features(
     return explanation
 
 
-def shares_of_change(sizes: Tensor, evidence: Sequence[float]) -> Tensor:
+def shares_of_change(sizes: Tensor) -> Tensor:
     """Each feature's share of the change: parts of a chi-square, with shape (D,), float64.
 
     Arguments:
         sizes: Changes in sampling errors, with shape (D,); 0 where a feature may be as before.
-        evidence: Shares of features in the detector's evidence, D values, or none. A feature
-            may have changed given the others and be by itself as before: where it has a tenth
-            of the evidence or more, it has that share of the change, and the others the rest.
 
     Returns:
         All of 1, or zeros where nothing has changed; above 0 for whatever has changed.
 
     Example:
-        >>> shares_of_change(torch.tensor([0.0, 0.0, 4.0, 8.0]).double(), ()).tolist()
+        >>> shares_of_change(torch.tensor([0.0, 0.0, 4.0, 8.0]).double()).tolist()
         [0.0, 0.0, 0.2, 0.8]
-        >>> shares_of_change(torch.tensor([0.0, 4.0]).double(), (0.5, 0.5)).tolist()
-        [0.5, 0.5]
     """
     largest = float(sizes.max()) or 1.0
     squares = (sizes / largest).square().clamp_min(LEAST_SHARE)
-    shares = _normalised(torch.where(sizes > 0, squares, 0).double())
-    if evidence:
-        found = torch.tensor(evidence, dtype=torch.float64)
-        only = torch.where((found >= EVIDENT_SHARE) & (sizes <= 0), found, 0)
-        shares = _normalised(only + (1 - only.sum()).clamp_min(LEAST_SHARE) * shares)
-    return shares
+    return _normalised(torch.where(sizes > 0, squares, 0).double())
+
+
+def with_evidence(shares: Tensor, evidence: Sequence[float]) -> Tensor:
+    """Shares, with features that only the detector finds, with shape (D,), float64.
+
+    A feature may have changed given the others and be by itself as before: where it has a tenth of
+    the evidence or more, it has that share of the change, and the others the rest.
+
+    Arguments:
+        shares: Of the change, with shape (D,); 0 where a feature may be as before.
+        evidence: Shares of features in the detector's evidence, D values, or none.
+
+    Example:
+        >>> with_evidence(torch.tensor([0.0, 1.0]).double(), (0.5, 0.5)).tolist()
+        [0.5, 0.5]
+    """
+    if not evidence:
+        return shares
+    found = torch.tensor(evidence, dtype=torch.float64)
+    only = torch.where((found >= EVIDENT_SHARE) & (shares <= 0), found, 0)
+    return _normalised(only + (1 - only.sum()).clamp_min(LEAST_SHARE) * shares)
+
+
+def _weighed(shares: Tensor, change: Tensor, of_samples: Tensor) -> Tensor:
+    """Shares of features that have changed, by their likelihood where that is what has changed.
+
+    Of samples that the model finds less likely than it should, the likelihood says which features
+    make them so. Of samples that it knows it says nothing, and sizes of changes are all there is.
+    In between both count.
+
+    Arguments:
+        shares: By the sizes of changes, with shape (D,); 0 where nothing has changed.
+        change: Nats by which the term of each feature lies below what was expected, (D,).
+        of_samples: The sum of this for each sample, with shape (N,).
+    """
+    n, fall = len(of_samples), float(of_samples.mean())
+    variance = float(of_samples.var(correction=0)) / max(1, n - 1)
+    terms = torch.where(shares > 0, change.abs(), 0)
+    if fall <= 0 or not bool(terms.any()):
+        return shares
+    weight = fall**2 / (fall**2 + CLEAR_FALL**2 * variance)
+    both = weight * _normalised(terms) + (1 - weight) * shares
+    return _normalised(torch.where(shares > 0, both.clamp_min(LEAST_SHARE), 0))
 
 
 def _normalised(values: Tensor) -> Tensor:

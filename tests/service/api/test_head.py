@@ -55,7 +55,8 @@ def test_an_answer_without_end_has_no_head(blank: httpx2.Client) -> None:
     [
         ("/model", "GET, HEAD"),
         ("/model/checkpoint", "GET, PUT, HEAD"),
-        ("/ingest", "POST"),
+        ("/ingest", "GET, POST, HEAD"),
+        ("/labels", "POST"),
         ("/events", "GET"),
         ("/docs", "GET, HEAD"),
     ],
@@ -69,7 +70,7 @@ def test_a_wrong_method_is_answered_with_all_right_ones(
 
 
 def test_a_route_without_get_has_no_head(blank: httpx2.Client) -> None:
-    response = blank.head("/ingest")
+    response = blank.head("/labels")
     assert response.status_code == 405
     assert response.headers["Allow"] == "POST"
 
