@@ -701,7 +701,8 @@ def test_columns_name_the_features_where_they_have_names(tmp_path: Path) -> None
     assert names("1,2\n3,4\n") is None
     assert names("0,1,kind\n3,4,x\n", label_column="kind") is None  # numbers are no names
     assert names("a,,c\n3,4,5\n") is None
-    assert names("a,a\n3,4\n") == ("a", "a")
+    with pytest.raises(InputError, match="2 columns are called 'a'"):
+        names("a,a\n3,4\n")
     encoding = TableEncoding([Numbers("b", 1.0, says_missing=True), Categories("kind", ("x",))])
     assert names(table, encoding=encoding) == ("b", "b is missing", "kind=x")
     np.save(tmp_path / "a.npy", X)
