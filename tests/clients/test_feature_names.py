@@ -120,7 +120,7 @@ def test_a_table_that_lacks_features_is_refused(table: Path) -> None:
     for kept in (("a", "b", "x"), ("a", "b", "b")):
         with pytest.raises(InputError, match="2 columns are called 'b': 1 and 2"):
             matched(kept, table)
-    with pytest.raises(InputError, match="lacks 'x'"):
+    with pytest.raises(InputError, match="calls feature 2 'b', the service 'x'"):
         matched(("a", "b", "x"), table, columns=["0", "1", "2"])
     with pytest.raises(InputError, match="more than one column that is called 'b'"):
         matched(("a", "b"), table, columns=["0", "1", "2"])

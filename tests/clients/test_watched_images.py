@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +12,7 @@ from PIL import Image
 
 from clients.data.arrivals import Arrival, arrival_of
 from clients.data.formats.image import ImageForm
-from clients.http.answers import Ingested, ModelInfo
+from clients.http.answers import Ingested, IngestState
 from clients.http.calls import Call
 from clients.http.client import GMRClient
 from clients.http.errors import (
@@ -33,17 +32,9 @@ from service.wire import unpack
 _CONFLICT = PROBLEMS[BatchConflict].type
 
 
-def model(**facts: Any) -> ModelInfo:
-    """A model, of which a few things matter here."""
-    known: dict[str, Any] = {
-        "backlog": 0,
-        "last_entry_id": "9-0",
-        "restored_entry_id": None,
-        "features": None,
-        "raw": {},
-        **facts,
-    }
-    return cast(ModelInfo, SimpleNamespace(**known))
+def state(**facts: Any) -> IngestState:
+    """Of a service that holds all that was sent, but for what is said."""
+    return IngestState(**{"features": None, "last_entry_id": "9-0", "backlog": 0, **facts})
 
 
 class Service:
@@ -63,9 +54,9 @@ class Service:
         self._most, self._status = most, status
         self.batches: dict[str, tuple[np.ndarray[Any, Any], Any, Any]] = {}
         self.calls, self._fail_at, self._durable = 0, fail_at, durable
-        self.known = model()
+        self.known = state()
 
-    def model(self) -> ModelInfo:
+    def ingest_state(self) -> IngestState:
         return self.known
 
     def send(self, call: Call[Any]) -> Any:
@@ -183,7 +174,7 @@ def test_what_the_service_does_not_hold_any_more_is_sent_again(
         first.send([image(folder, name, level)])
     held = dict(service.batches)
     (folder / "gone.png").unlink()
-    service.known = model(**lost)
+    service.known = state(**lost)
     again = watched(folder, service)
     again.send_what_is_left()
     assert (again.totals.samples, again.totals.duplicate_samples) == (2, 2)
@@ -242,7 +233,7 @@ def test_what_is_no_fault_of_these_images_is_told_at_once(folder: Path, status: 
 
 def test_after_a_rollback_what_was_sent_since_is_known_to_be_held(folder: Path) -> None:
     service = Service()
-    service.known = model(restored_entry_id="5-0")
+    service.known = state(restored_entry_id="5-0")
     watched(folder, service).send([image(folder, "a.png", 1)])
     again = watched(folder, service)
     again.send_what_is_left()
@@ -291,12 +282,12 @@ def test_an_image_that_cannot_be_used_is_told_and_the_others_go_on(folder: Path)
 
 def test_images_become_what_the_service_knows(folder: Path) -> None:
     service, errors = Service(), list[ClientError]()
-    service.known = model(features=36, raw={"image_shape": [3, 4, 3]})
+    service.known = state(features=36, image_shape=[3, 4, 3])
     watched(folder, service, errors).send([image(folder, "a.png", 1)])
     ((x, _, _),) = service.batches.values()
     assert x.shape == (1, 3, 4, 3)
     grey = Service()
-    grey.known = model(features=12, raw={})
+    grey.known = state(features=12)
     sender = watched(folder, grey, errors)
     sender.send([image(folder, "wide.png", 5, (9, 9))])
     sender.send([image(folder, "b.png", 6)])
@@ -317,8 +308,8 @@ def test_a_log_outlives_a_line_that_was_torn(tmp_path: Path) -> None:
     torn.acknowledged(1, "6-0", "")
     assert GroupLog(log.path).groups == torn.groups
     assert [group.entry_id for group in torn.groups] == ["5-0", "6-0"]
-    assert torn.left(model()) == []
-    assert torn.left(model(last_entry_id="1-0", backlog=3)) == []  # they are on their way
+    assert torn.left(state()) == []
+    assert torn.left(state(last_entry_id="1-0", backlog=3)) == []  # they are on their way
     log.begin(ImageGroup("one", images))  # the same images, for they were sent again
     log.acknowledged(2, "7-0", "")
     assert [group.entry_id for group in GroupLog(log.path).groups] == ["5-0", "6-0", "7-0"]
