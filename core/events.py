@@ -416,9 +416,9 @@ class ClassProposed(Event):
     prototype: list[float]  # their mean, D numbers; none where D is very large
     nearest_classes: list[int | str]  # that the prototype looks like most
     nearest_probabilities: list[float]  # that the model gives each
-    may_be_known: bool | None  # whether all known classes may have moved there; null: not known
     sub_task: int
     model_version: int
+    may_be_known: bool | None = None  # all known classes may have moved there; null: not known
 
 
 @dataclass(frozen=True)
