@@ -186,7 +186,7 @@ def _features(
         error = (squares - change.square()).clamp_min(TERM_VARIANCE).sqrt() / max(1, n - 1) ** 0.5
         sizes = (change.abs() / error).nan_to_num(posinf=MOST_ERRORS).cpu()
         sizes = torch.where(sizes > critical(BY_CHANCE / d, n - 1), sizes, 0)
-    shares = _weighed(shares_of_change(sizes), change.cpu(), torch.cat(of_samples).cpu())
+    shares = with_likelihood(shares_of_change(sizes), change.cpu(), torch.cat(of_samples).cpu())
     shares = with_evidence(shares, feature_shares)
     strongest = shares.topk(min(MOST_NAMED, d)).indices
     expected = standardiser.invert(centres[None].to(x))[0]
@@ -255,7 +255,7 @@ def with_evidence(shares: Tensor, evidence: Sequence[float]) -> Tensor:
     return _normalised(only + (1 - only.sum()).clamp_min(LEAST_SHARE) * shares)
 
 
-def _weighed(shares: Tensor, change: Tensor, of_samples: Tensor) -> Tensor:
+def with_likelihood(shares: Tensor, change: Tensor, of_samples: Tensor) -> Tensor:
     """Shares of features that have changed, by their likelihood where that is what has changed.
 
     Of samples that the model finds less likely than it should, the likelihood says which features
@@ -266,6 +266,14 @@ def _weighed(shares: Tensor, change: Tensor, of_samples: Tensor) -> Tensor:
         shares: By the sizes of changes, with shape (D,); 0 where nothing has changed.
         change: Nats by which the term of each feature lies below what was expected, (D,).
         of_samples: The sum of this for each sample, with shape (N,).
+
+    Example:
+        >>> shares = torch.tensor([0.2, 0.8, 0.0]).double()
+        >>> change = torch.tensor([9.0, -1.0, 5.0]).double()
+        >>> with_likelihood(shares, change, torch.full((300,), 13.0)).tolist()  # all as far
+        [0.9, 0.1, 0.0]
+        >>> with_likelihood(shares, change, torch.full((300,), -13.0)) is shares
+        True
     """
     n, fall = len(of_samples), float(of_samples.mean())
     variance = float(of_samples.var(correction=0)) / max(1, n - 1)

@@ -17,7 +17,14 @@ from core.config import PRESETS, EngineConfig
 from core.drift.detector import Level, Verdict
 from core.engine import explanation as module
 from core.engine.engine import Engine
-from core.engine.explanation import HEAVY, explain, prototypes, signed_roots
+from core.engine.explanation import (
+    CLEAR_FALL,
+    HEAVY,
+    explain,
+    prototypes,
+    signed_roots,
+    with_likelihood,
+)
 from core.engine.state import EngineState
 from core.events import BoundaryDetected
 from core.memory.course import Course
@@ -377,3 +384,15 @@ def test_the_model_is_the_same_whether_or_not_it_is_explained(
     monkeypatch.setattr("core.engine.boundary.explain", lambda *_: {})
     other, _ = play(engine, engine.start(), stream)
     assert_identical(one, other)
+
+
+def test_the_fall_of_the_likelihood_counts_as_far_as_it_is_clear() -> None:
+    shares = torch.tensor([0.2, 0.8, 0.0], dtype=torch.float64)
+    change = torch.tensor([9.0, -1.0, 5.0], dtype=torch.float64)
+    spread = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    error = float(spread.std()) / 10
+    for errors in (0.1, CLEAR_FALL, 1000.0):
+        told = with_likelihood(shares, change, spread + errors * error)
+        weight = errors**2 / (errors**2 + CLEAR_FALL**2)
+        assert told.tolist() == pytest.approx([0.2 + 0.7 * weight, 0.8 - 0.7 * weight, 0.0])
+    assert with_likelihood(shares, change, spread - 1000 * error) is shares
