@@ -185,6 +185,7 @@ class UnarmedReason(StrEnum):
     WARM_UP = "warm_up"  # the sub-task has too few samples
     ANNEALING = "annealing"  # the learner has yet to converge
     DEPENDENCE = "dependence"  # samples depend on each other, so that more of them are needed
+    AWAITING_LABELS = "awaiting_labels"  # all samples so far wait for labels: none is learned yet
     NO_DETECTOR = "no_detector"  # it never speaks
 
 

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, codes_among
-from core.drift.detector import Arming, Detector, ForwardPass, ModelVersion, Observation
+from core.drift.detector import (
+    Arming,
+    Detector,
+    ForwardPass,
+    ModelVersion,
+    Observation,
+    UnarmedReason,
+)
 from core.drift.shadows import Shadows, ShadowVerdicts
 from core.engine.class_accuracy import ClassAccuracy, by_class
 from core.engine.judgement import Judgement
@@ -170,4 +177,12 @@ class Judge:
         if seen.model.learner is not None:
             converged = self.learner.converged(seen.model.learner)
         since_boundary = seen.stream.samples - seen.sub_task.first_sample
-        return self.detector.arming(seen.watch.detector, since_boundary, converged)
+        arming = self.detector.arming(seen.watch.detector, since_boundary, converged)
+        if (
+            arming.reason is UnarmedReason.WARM_UP
+            and seen.pending.awaiting.samples
+            and not seen.model.samples_seen
+        ):
+            # A model that knows nothing scores no sample; when labels come is not known.
+            return Arming.unknown(UnarmedReason.AWAITING_LABELS)
+        return arming

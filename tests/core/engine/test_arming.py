@@ -82,6 +82,20 @@ def test_without_a_detector_that_is_the_reason_whatever_else_is_true(preset: str
         assert engine.arming(state) == (None, UnarmedReason.NO_DETECTOR)
 
 
+def test_while_all_samples_wait_for_labels_nobody_knows_when_it_may_speak() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=4, warm_up=WARM_UP))
+    parts = list(batches([0, 1], 4))
+    state = engine.start()
+    ids = [[f"{place}-{row}" for row in range(len(part))] for place, part in enumerate(parts)]
+    for part, own in zip(parts, ids, strict=True):
+        state, _ = engine.step(state, Batch.of(part.features, None, own))
+        assert engine.arming(state) == (None, UnarmedReason.AWAITING_LABELS)
+    state, _ = engine.label(state, ids[0], ["a"] * len(ids[0]))
+    waiting, reason = engine.arming(state)
+    assert waiting is not None
+    assert reason is UnarmedReason.WARM_UP
+
+
 def test_there_is_no_reason_exactly_where_the_next_batch_is_judged() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=8, warm_up=WARM_UP))
     x = torch.cat([batch.features for label in (0, 1, 2) for batch in batches([label], 4)])
