@@ -16,6 +16,7 @@ from clients.http.errors import ClientError, ServiceError
 from clients.http.exchange import CONNECT_S, asked_of, id_of, reply_of, unreachable
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed
+from clients.http.trust import trusted
 from clients.http.waiting import Steps
 from clients.rounding import Rounding
 
@@ -48,6 +49,7 @@ class Blocking:
             timeout=httpx2.Timeout(timeout, connect=CONNECT_S),
             headers=headers_of(headers, api_key),
             transport=transport,
+            verify=trusted(),
         )
 
     def close(self) -> None:

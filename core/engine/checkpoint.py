@@ -9,11 +9,10 @@ nothing had happened.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import Any, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 import torch
 from cattrs import BaseValidationError, Converter
@@ -46,25 +45,29 @@ from core.tensors import Verifier, pack, unpack
 
 FORMAT = "gmr-checkpoint-1"
 
+T = TypeVar("T")
+
 
 def dump(state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> bytes:
     """Bytes that hold the state, the settings, and text of the caller's beside them."""
-    tree, tensors = _writing.taken_apart(state)
+    with _writers.one() as writer:
+        tree, tensors = writer.taken_apart(state)
     text = {"state": json.dumps(tree), "config": json.dumps(config.to_dict())}
     return pack(FORMAT, tensors, {**metadata, **text})
 
 
 def copied(value: Any, kind: type[Any]) -> Any:
     """A value on the CPU as a checkpoint would give it back: a learner's state, for one."""
-    tree, tensors = _writing.taken_apart(value)
+    with _writers.one() as writer:
+        tree, tensors = writer.taken_apart(value)
     converter = _converter()
     converter.register_structure_hook(Tensor, lambda key, _: tensors[key].clone())
     return converter.structure(json.loads(json.dumps(tree)), kind)
 
 
-class _Writing(threading.local):
-    """Takes values apart. A converter writes code for each type that it meets, which takes longer
-    than to convert, so each thread keeps one."""
+class _Writing:
+    """Takes values apart, one at a time. A converter writes code for each type that it meets, which
+    takes longer than to convert, so converters are kept: see `_Kept`."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, Tensor] = {}
@@ -87,8 +90,8 @@ class _Writing(threading.local):
         return key
 
 
-class _Reading(threading.local):
-    """Puts values together again; each thread keeps its converters, as for `_Writing`.
+class _Reading:
+    """Puts values together again, one at a time; it is kept as `_Writing` is.
 
     Attributes:
         model: For what lives with the model.
@@ -157,8 +160,8 @@ def load(
     # All at once, and not while structuring: a full device is no fault of the checkpoint's.
     there = {name: tensor.to(device) for name, tensor in tensors.items()}
     try:
-        with _reading.of(there, tensors):
-            config, state, watching, apart = _put_together(text)
+        with _readers.one() as reader, reader.of(there, tensors):
+            config, state, watching, apart = _put_together(text, reader)
     except (
         AttributeError,
         KeyError,
@@ -190,7 +193,7 @@ def load(
 
 
 def _put_together(
-    text: dict[str, str],
+    text: dict[str, str], reader: _Reading
 ) -> tuple[EngineConfig, EngineState, dict[str, Any], dict[str, Any] | None]:
     """What is in a checkpoint's own text, which is taken out of it.
 
@@ -201,14 +204,14 @@ def _put_together(
     config = EngineConfig.from_dict(json.loads(text.pop("config")))
     tree = _parted(json.loads(text.pop("state"), object_hook=_as_today))
     learner = tree["model"].pop("learner")
-    watching = _detectors(tree["watch"], config, _reading.on_cpu)
+    watching = _detectors(tree["watch"], config, reader.on_cpu)
     outlook = tree.get("rest", {}).get("outlook")
     apart = None
     if outlook is not None:
-        apart = _detectors(outlook["watch"], config, _reading.on_cpu)
-    state = _reading.model.structure(tree, EngineState)
+        apart = _detectors(outlook["watch"], config, reader.on_cpu)
+    state = reader.model.structure(tree, EngineState)
     if learner is not None:
-        learner = _reading.model.structure(learner, make_learner(config).state_type)
+        learner = reader.model.structure(learner, make_learner(config).state_type)
     return config, state.with_model(learner=learner), watching, apart
 
 
@@ -398,5 +401,25 @@ def _is_named_tuple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-_writing = _Writing()
-_reading = _Reading()
+class _Kept(Generic[T]):
+    """As many of a kind as threads have needed at one time, each for one thread at a time."""
+
+    def __init__(self, kind: Callable[[], T]) -> None:
+        self._kind = kind
+        self._free: list[T] = []
+
+    @contextmanager
+    def one(self) -> Iterator[T]:
+        """One that no other thread has meanwhile."""
+        try:
+            taken = self._free.pop()
+        except IndexError:
+            taken = self._kind()
+        try:
+            yield taken
+        finally:
+            self._free.append(taken)
+
+
+_writers = _Kept(_Writing)
+_readers = _Kept(_Reading)

@@ -72,8 +72,7 @@ class FollowedModels:
             service: Settings of the service that has it.
             stream: Of that service's own model.
         """
-        settings = service.for_model(model.name, model.settings)
-        key = settings.model
+        key = service.name_of(model.name)
         lock = self._loading.setdefault(key, asyncio.Lock())
         try:
             async with lock:
@@ -82,6 +81,8 @@ class FollowedModels:
                     await self.let_go(key)
                     found = None
                 if found is None:
+                    # Settings take longer to make than most requests do.
+                    settings = service.for_model(model.name, model.settings)
                     found = await self._follow(model, settings, stream)
                     self._followed[key] = found
                     self._count()

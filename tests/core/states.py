@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.batch import Batch
+from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.events import Event
-from tests.core.streams import blob
+from tests.core.streams import batches, blob
 
 Script = list[Batch | str]
 
@@ -85,6 +87,30 @@ def play(engine: Engine, state: EngineState, script: Script) -> tuple[EngineStat
             state, events = engine.settle(state)
         happened += events
     return state, happened
+
+
+def lived(
+    engine: Engine,
+    labels: Sequence[int],
+    n_batches: int,
+    size: int = 100,
+    seed: int = 0,
+    labelled: bool = True,
+) -> EngineState:
+    """The state of an engine after `batches` of these arguments.
+
+    It is lived once for all tests that ask: a step changes nothing of the state given in.
+    """
+    assert engine.device.type == "cpu"
+    return _lived(engine.config, tuple(labels), n_batches, size, seed, labelled)
+
+
+@lru_cache(maxsize=64)
+def _lived(
+    config: EngineConfig, labels: tuple[int, ...], n: int, size: int, seed: int, labelled: bool
+) -> EngineState:
+    engine = Engine(config)
+    return play(engine, engine.start(), list(batches(labels, n, size, seed, labelled)))[0]
 
 
 @st.composite

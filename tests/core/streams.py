@@ -29,7 +29,7 @@ def batches(
     """Batches that mix the classes evenly, in random order."""
     generator = torch.Generator().manual_seed(seed + 7)
     for index in range(n_batches):
-        picks = torch.tensor(labels)[torch.randint(len(labels), (size,), generator=generator)]
-        pools = {label: blob(label, size, seed * 100_000 + index) for label in labels}
-        rows = torch.stack([pools[int(label)][row] for row, label in enumerate(picks)])
+        which = torch.randint(len(labels), (size,), generator=generator)
+        pools = torch.stack([blob(label, size, seed * 100_000 + index) for label in labels])
+        rows, picks = pools[which, torch.arange(size)], torch.tensor(labels)[which]
         yield Batch.of(rows, picks if labelled else None)

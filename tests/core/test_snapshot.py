@@ -40,7 +40,7 @@ from core.outliers.scales import of_inliers
 from core.snapshot import FORMAT, LEAST_CONFIDENCE, ModelInfo, Snapshot
 from core.standardiser import Standardiser
 from core.tensors import pack, unpack
-from tests.core.states import play
+from tests.core.states import lived, play
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
 
@@ -561,7 +561,7 @@ def test_the_device_it_is_read_to_is_the_one_it_reports(
 
 def test_a_batch_can_be_scored_while_a_newer_model_is_learned() -> None:
     engine = Engine(EngineConfig(n_components=4))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 5)))
+    state = lived(engine, [0, 1], 5)
     served = engine.snapshot(state)
     x = blob(0, 10, 1)
     before = served.classify(x).probabilities

@@ -324,7 +324,16 @@ def test_a_field_that_a_newer_service_adds_is_kept_aside() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["warm_up", "annealing", "dependence", "awaiting_labels", "no_detector", None, "of a newer service"]
+    "reason",
+    [
+        "warm_up",
+        "annealing",
+        "dependence",
+        "awaiting_labels",
+        "no_detector",
+        None,
+        "of a newer service",
+    ],
 )
 def test_why_the_detector_is_not_armed_is_read(reason: str | None) -> None:
     state = {**DRIFT, "armed": reason is None, "unarmed_reason": reason}

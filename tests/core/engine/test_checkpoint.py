@@ -25,7 +25,7 @@ from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Reliability
 from core.snapshot import Snapshot
 from core.tensors import pack, unpack
-from tests.core.states import Script, assert_identical, leaves, play, scripts, tensors_of
+from tests.core.states import Script, assert_identical, leaves, lived, play, scripts, tensors_of
 from tests.core.streams import batches, blob
 
 CONFIGS = {
@@ -52,7 +52,7 @@ def held_aside() -> tuple[EngineConfig, EngineState]:
     """A state in the middle of a suspicion, with batches set aside, some of them labelled."""
     config = EngineConfig(n_components=12)
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     for index, batch in enumerate(batches([2], 12, size=4, seed=5)):
         state, _ = engine.step(state, batch if index % 2 else Batch(batch.features))
         if len(state.pending.set_aside) >= 2:
@@ -170,7 +170,7 @@ def test_batches_set_aside_and_the_suspicion_are_saved_too() -> None:
 def test_what_is_served_after_loading_is_what_was_served_before(name: str) -> None:
     config = CONFIGS[name]
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 8)))
+    state = lived(engine, [0, 1], 8)
     loaded, _, _ = load(dump(state, config, {}))
     before, after = engine.snapshot(state), engine.snapshot(loaded)
     assert after.to_bytes({}) == before.to_bytes({})
@@ -213,7 +213,7 @@ def test_labels_come_back_with_their_type_and_order() -> None:
 def test_a_restored_checkpoint_of_fewer_classes_learns_the_others_again() -> None:
     config = EngineConfig(n_components=12)
     engine = Engine(config)
-    early, _ = play(engine, engine.start(), list(batches([0], 5)))
+    early = lived(engine, [0], 5)
     late, _ = play(engine, early, list(batches([1, 2], 5)))
     kept, _, _ = load(dump(early, config, {}))
     state, _ = engine.restore(late, kept, "rollback")

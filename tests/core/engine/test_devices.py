@@ -8,6 +8,7 @@ have to come to their end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,12 +36,13 @@ from tests.core.states import leaves, play
 from tests.core.streams import N_FEATURES, batches, blob
 
 SMALL: dict[str, EngineConfig] = {
-    "mfa": EngineConfig(n_components=12, n_factors=3, window=200, warm_up=200),
-    "flat": EngineConfig(preset="flat", n_components=12, warm_up=200),
+    "mfa": EngineConfig(n_components=12, n_factors=3, window=200, warm_up=200, experts=False),
+    "flat": EngineConfig(preset="flat", n_components=12, warm_up=200, experts=False),
     "paper": EngineConfig(preset="paper", n_components=4, warm_up=200),
     "dcgmm": EngineConfig(preset="dcgmm", n_components=4, warm_up=200),
 }
-"""Every preset at a size at which a life takes a second."""
+"""Every preset at a size at which a life takes a second. Experts live on the CPU, whatever the
+device: two kinds of life are with them."""
 
 
 @pytest.fixture
@@ -218,14 +220,15 @@ def test_a_life_of_two_sub_tasks_with_a_restart_in_each(
         life.learn(stream([2, 3], 1, seed=3, named=named))
         life.ask()
 
-    assert_lived_alike(SMALL[preset], script, accelerator)
+    config = replace(SMALL[preset], experts=named == "half")
+    assert_lived_alike(config, script, accelerator)
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        EngineConfig(n_components=5, n_factors=2, window=200, detector="none"),
-        EngineConfig(preset="flat", n_components=5, detector="none"),
+        EngineConfig(n_components=5, n_factors=2, window=200, detector="none", experts=False),
+        EngineConfig(preset="flat", n_components=5, detector="none", experts=False),
     ],
     ids=["mfa", "flat"],
 )
@@ -313,7 +316,7 @@ def test_samples_await_their_labels_across_a_boundary(accelerator: torch.device)
         life.learn(stream([2, 3], 1, seed=5))
         life.ask()
 
-    life = assert_lived_alike(SMALL["mfa"], script, accelerator)
+    life = assert_lived_alike(replace(SMALL["mfa"], experts=True), script, accelerator)
     assert sum(event.matched for event in life.found(LabelsMatched)) == 14
 
 

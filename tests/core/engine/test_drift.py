@@ -33,7 +33,7 @@ from core.events import (
 )
 from core.memory.burst import RECURRENT, Burst
 from core.tensors import pack, unpack
-from tests.core.states import Script, assert_identical, play
+from tests.core.states import Script, assert_identical, lived, play
 from tests.core.streams import batches, blob
 
 CONFIG = EngineConfig(n_components=12)
@@ -59,7 +59,7 @@ def rows_of(parts: tuple[Batch, ...]) -> set[tuple[float, ...]]:
 
 def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     (batch,) = batches([0, 1], 1, seed=5, labelled=False)
     rows = list(range(20, 35))
     batch = spoiled(batch, rows)
@@ -88,7 +88,7 @@ def test_outliers_of_a_burst_are_kept_apart_and_the_rest_is_learned() -> None:
 def test_outliers_of_one_kind_on_end_are_a_burst_up_to_a_limit(n: int, kind: type[Event]) -> None:
     """The limit that docs/detector.md tells."""
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, labelled=False)))
+    state = lived(engine, [0, 1], 25, labelled=False)
     usual = [batch.features for batch in batches([0, 1], 6, seed=5, labelled=False)]
     x = torch.cat([usual[0][:30], blob(7, n, seed=77), *usual])
     state, events = play(engine, state, [Batch(part) for part in x.split(100)])
@@ -97,7 +97,7 @@ def test_outliers_of_one_kind_on_end_are_a_burst_up_to_a_limit(n: int, kind: typ
 
 def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     small = list(batches([0, 1], 12, size=10, seed=5, labelled=False))
     bad = [spoiled(small[0], [2, 3, 4, 5, 6, 7, 8])]
     seen = state.model.samples_seen
@@ -114,7 +114,7 @@ def test_batches_set_aside_with_a_burst_are_learned_but_for_the_outliers() -> No
 
 def test_labelled_outliers_keep_their_labels() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     (batch,) = batches([0, 1], 1, seed=5)
     x = batch.features.clone()
     x[:15] = blob(7, 15, seed=77)
@@ -236,7 +236,7 @@ def in_blocks(n: int, begin: int, size: int, labelled: bool) -> list[Batch]:
 def test_what_is_new_as_a_block_of_every_batch_is_a_change(begin: int, size: int) -> None:
     """Batches of a producer that sorts them, or puts them together from several sources."""
     engine = Engine(CONFIG)
-    usual, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    usual = lived(engine, [0, 1], 20, labelled=False)
     state, events = usual, list[Event]()
     stream = in_blocks(40, begin, size, labelled=False)
     for batch in stream:
@@ -264,7 +264,7 @@ def test_what_is_new_as_a_block_of_every_batch_is_a_change(begin: int, size: int
 @pytest.mark.parametrize("begin", [0, 40, 70])
 def test_a_new_class_as_a_block_of_every_batch_is_learned_at_once(begin: int) -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     state, events = play(engine, state, in_blocks(3, begin, 30, labelled=True))
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.estimated_start_sample == 2000
@@ -315,7 +315,7 @@ def mixed_batches(share: float, n: int, seed: int) -> list[Batch]:
 
 def test_a_boundary_in_the_middle_of_a_batch_parts_old_samples_from_new() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     (batch,) = mixed_batches(0.5, 1, seed=3)
     state, events = engine.step(state, batch)
     (boundary,) = of(BoundaryDetected, events)
@@ -331,7 +331,7 @@ def test_a_boundary_in_the_middle_of_a_batch_parts_old_samples_from_new() -> Non
 )
 def test_old_and_new_are_parted_where_fewer_samples_fit(cause: Cause, parted: bool) -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     (batch,) = mixed_batches(0.5, 1, seed=3)
     verdict = engine.judge.judge(state, batch).verdict
     assert verdict is not None
@@ -342,7 +342,7 @@ def test_old_and_new_are_parted_where_fewer_samples_fit(cause: Cause, parted: bo
 
 def test_a_boundary_whose_samples_are_all_new_parts_nothing() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     state, events = engine.step(state, next(iter(batches([2, 3], 1, seed=3, labelled=False))))
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.mixed_samples == 0
@@ -353,7 +353,7 @@ def test_a_boundary_whose_samples_are_all_new_parts_nothing() -> None:
 @pytest.mark.parametrize("share", [0.3, 0.5])
 def test_a_class_that_comes_mixed_is_shown_by_its_own_samples(share: float) -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     (batch,) = mixed_batches(share, 1, seed=3)
     _, events = engine.step(state, batch)
     (boundary,) = of(BoundaryDetected, events)
@@ -531,7 +531,7 @@ def test_a_life_saved_in_the_middle_of_a_watch_goes_on_bit_for_bit(
 @pytest.mark.parametrize("detector", ["paper", "none"])
 def test_a_detectors_state_of_another_kind_begins_anew_and_the_model_stays(detector: str) -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     assert state.watch.detector.watch is not None
     tensors, text = unpack(FORMAT, dump(state, CONFIG, {}))
     text["config"] = json.dumps({**CONFIG.to_dict(), "detector": detector})
@@ -546,7 +546,7 @@ def test_a_detectors_state_of_another_kind_begins_anew_and_the_model_stays(detec
 
 def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     tensors, text = unpack(FORMAT, dump(state, CONFIG, {}))
     tree = json.loads(text["state"])
     for old in (
@@ -615,7 +615,7 @@ def test_only_a_detector_that_names_a_cause_can_tell_a_change_of_shares(
 ) -> None:
     """One that watches the likelihood alone has seen that change."""
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    state = lived(engine, [0, 1], 25, seed=1)
     (batch,) = batches([0], 1, seed=2)
     batch = engine.delayed_labels.claim(state, batch)[1]
     verdict = engine.judge.judge(state, batch).verdict
@@ -631,7 +631,7 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
     strange: int, shifts: int
 ) -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    state = lived(engine, [0, 1], 25, seed=1)
     known = blob(0, 200, seed=2)
     known = known[engine.detector.typical(state.watch.detector, known)][: 100 - strange]
     batch = Batch.of(torch.cat([known, blob(7, strange, seed=3)]), [0] * 100)
@@ -648,7 +648,7 @@ def test_it_is_a_change_of_shares_where_nine_tenths_look_as_before(
 
 def test_it_is_no_change_of_shares_where_a_few_without_labels_are_strange() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 25, seed=1)))
+    state = lived(engine, [0, 1], 25, seed=1)
     events: list[Event] = []
     for n in range(12):
         known = next(iter(batches([0, 1], 1, size=94, seed=n + 2)))

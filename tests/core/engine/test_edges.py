@@ -29,7 +29,7 @@ from core.events import (
 )
 from core.memory.proposals import MOST_RECENT
 from core.snapshot import Snapshot
-from tests.core.states import assert_finite, play
+from tests.core.states import assert_finite, lived, play
 from tests.core.streams import N_FEATURES, batches, blob
 
 
@@ -319,7 +319,7 @@ def test_a_class_of_a_single_sample_can_be_named_and_drawn() -> None:
 
 def test_labels_first_seen_in_a_batch_set_aside_become_classes_when_it_is_learned() -> None:
     engine = Engine(EngineConfig(n_components=12))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     for batch in batches([2], 12, size=4, seed=5):
         tried, _ = engine.step(state, batch)
         if tried.pending.set_aside:
@@ -363,7 +363,7 @@ def test_a_model_is_asked_while_its_first_labels_wait_to_be_learned() -> None:
 def test_accuracy_counts_labelled_samples_only() -> None:
     """A thousand unlabelled samples beside one labelled one weigh nothing."""
     engine = Engine(EngineConfig(n_components=8, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 11)))
+    state = lived(engine, [0, 1], 11)
     assert state.stream.prequential.weight == 1000
     known = state.stream.prequential.mean
     wrong = Batch.of(blob(0, 500, 9), [1] + [None] * 499)
@@ -410,7 +410,7 @@ def test_scores_known_before_learning_outweigh_the_first_stand_in() -> None:
 
 def test_a_declared_boundary_begins_with_the_next_batch() -> None:
     engine = Engine(EngineConfig(n_components=8))
-    state, _ = play(engine, engine.start(), list(batches([0], 5)))
+    state = lived(engine, [0], 5)
     state, events = engine.declare_boundary(state)
     (boundary,) = [event for event in events if isinstance(event, BoundaryDetected)]
     assert (boundary.batch_index, boundary.sample_index) == (5, 500)
@@ -440,7 +440,7 @@ def test_a_checkpoint_must_fit_the_number_of_features_in_the_settings() -> None:
 
 def test_a_refused_batch_leaves_no_trace() -> None:
     engine = Engine(EngineConfig(n_components=8))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 3)))
+    state = lived(engine, [0, 1], 3)
     bad: list[Batch] = [
         Batch(torch.full((2, N_FEATURES), math.inf)),
         Batch(torch.zeros(2, 3)),
@@ -451,7 +451,7 @@ def test_a_refused_batch_leaves_no_trace() -> None:
         with pytest.raises(InvalidBatch):
             engine.step(state, batch)
     one, one_events = engine.step(state, next(iter(batches([0], 1, seed=3))))
-    fresh_state, _ = play(engine, engine.start(), list(batches([0, 1], 3)))
+    fresh_state = lived(engine, [0, 1], 3)
     other, other_events = engine.step(fresh_state, next(iter(batches([0], 1, seed=3))))
     assert one.model.version == other.model.version
     assert one_events == other_events

@@ -25,7 +25,7 @@ from core.events import (
     SetAsideReleased,
     WindowsSettled,
 )
-from tests.core.states import assert_identical
+from tests.core.states import assert_identical, lived
 from tests.core.streams import N_FEATURES, batches, blob
 
 
@@ -102,7 +102,7 @@ def test_prequential_accuracy_is_that_of_the_model_before_the_batch(engine: Engi
 
 def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
     engine = Engine(EngineConfig(n_components=12))
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     # Small batches of something new: suspicion first, then certainty.
     small = [Batch(batch.features) for batch in batches([2], 12, size=4, seed=5)]
     learned_before = state.model.samples_seen
@@ -132,7 +132,7 @@ def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
 
 
 def test_outliers_that_go_away_are_a_burst_neither_learned_nor_lost(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     state = held_aside(engine, state)
     strange = torch.cat([batch.features for batch in state.pending.set_aside])
     before, n_stream = state.model.samples_seen, state.stream.samples
@@ -157,7 +157,7 @@ def test_outliers_that_go_away_are_a_burst_neither_learned_nor_lost(engine: Engi
 
 
 def test_a_burst_within_a_batch_calibrates_nothing(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     (usual,) = batches([0, 1], 1, seed=8)
     (strange,) = batches([2], 1, size=30, seed=5)
     x = torch.cat([usual.features[:20], strange.features, usual.features[50:]])
@@ -179,7 +179,7 @@ def held_aside(engine: Engine, state: EngineState) -> EngineState:
 
 
 def test_a_quiet_stream_settles_what_is_set_aside(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     state = held_aside(engine, state)
     state, events = engine.settle(state)
     assert of(SetAsideReleased, events)
@@ -193,7 +193,7 @@ def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
     assert engine.is_settled(engine.start())
     begun = engine.start()
     assert engine.settle(begun) == (begun, [])
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 3)))
+    state = lived(engine, [0, 1], 3)
     before = engine.snapshot(state)
     assert before.info.waiting > 0
     assert not engine.is_settled(state)
@@ -230,7 +230,7 @@ def test_a_stream_with_pauses_ends_as_one_without(preset: str) -> None:
 
 def test_a_suspicion_cannot_hold_more_than_the_limit() -> None:
     engine = Engine(EngineConfig(n_components=12, set_aside_limit=6))
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    state = lived(engine, [0, 1], 20)
     most = 0
     for batch in batches([2], 20, size=4, seed=5):
         state, _ = engine.step(state, batch)
@@ -239,7 +239,7 @@ def test_a_suspicion_cannot_hold_more_than_the_limit() -> None:
 
 
 def test_a_boundary_can_be_declared(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 5)))
+    state = lived(engine, [0, 1], 5)
     state, events = engine.declare_boundary(state)
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.detector == "declared"
@@ -253,7 +253,7 @@ def test_a_boundary_can_be_declared(engine: Engine) -> None:
 
 
 def test_no_number_of_a_boundary_is_given_twice(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    state = lived(engine, [0, 1], 2)
     kept, numbers = state, list[int]()
     for label in (2, 3, 4):
         state, events = engine.declare_boundary(state)
@@ -298,7 +298,7 @@ def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, sou
 def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelled: bool) -> None:
     """The same data once more must tell the same; the detector need not begin anew."""
     engine = Engine(EngineConfig(n_components=12))
-    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20, labelled=labelled)))
+    kept = lived(engine, [0, 1], 20, labelled=labelled)
     assert kept.watch.armed
     change = list(batches([2, 3], 4, seed=9, labelled=labelled))
     crossed, events = run(engine, kept, change)
@@ -324,7 +324,7 @@ def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelle
 def test_whoever_is_watched_anew_is_not_armed() -> None:
     """An uploaded state is not trusted to tell what its samples were like."""
     engine = Engine(EngineConfig(n_components=12))
-    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    kept = lived(engine, [0, 1], 20)
     uploaded, _ = engine.restore(engine.start(), kept, "checkpoint")
     for state in (uploaded, engine.watched_anew(kept)):
         assert not state.watch.armed
@@ -334,7 +334,7 @@ def test_whoever_is_watched_anew_is_not_armed() -> None:
 
 def test_what_was_set_aside_in_what_is_restored_is_dropped_too() -> None:
     engine = Engine(EngineConfig(n_components=12))
-    kept, _ = run(engine, engine.start(), list(batches([0, 1], 20)))
+    kept = lived(engine, [0, 1], 20)
     later, _ = run(engine, kept, list(batches([2, 3], 4, seed=9)))
     (change,) = batches([2, 3], 1, seed=9)
     suspicious, _ = engine.step(kept, change.select(torch.arange(12)))
@@ -357,7 +357,7 @@ def test_what_was_set_aside_in_what_is_restored_is_dropped_too() -> None:
 
 def test_what_a_restored_model_has_not_seen_is_told(engine: Engine) -> None:
     """Samples of the stream that are no past of the model, through rollbacks upon rollbacks."""
-    early, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    early = lived(engine, [0, 1], 2)
     size = early.stream.samples // 2
     later, _ = run(engine, early, list(batches([0, 1], 3)))
     back, _ = engine.restore(later, early, "rollback")
@@ -382,7 +382,7 @@ def test_an_empty_engine_has_no_boundary_to_declare(engine: Engine) -> None:
 
 
 def test_no_raw_sample_survives_its_sub_task(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    state = lived(engine, [0, 1], 2)
     assert engine.snapshot(state).info.window == 200
     state, _ = engine.declare_boundary(state)
     assert engine.snapshot(state).info.window == 0
@@ -425,7 +425,7 @@ def test_the_same_stream_gives_the_same_model_bit_for_bit() -> None:
 
 
 def test_a_step_leaves_the_state_it_was_given_alone(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     before: list[torch.Tensor] = []
     collect(state, before)
     copies = [tensor.clone() for tensor in before]
@@ -434,7 +434,7 @@ def test_a_step_leaves_the_state_it_was_given_alone(engine: Engine) -> None:
 
 
 def test_a_bad_batch_raises_and_changes_nothing(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 3)))
+    state = lived(engine, [0, 1], 3)
     with pytest.raises(InvalidBatch, match="5 features, but this model was built for 16"):
         engine.step(state, Batch(torch.zeros(3, 5)))
     broken = torch.zeros(3, N_FEATURES)
@@ -469,13 +469,13 @@ def test_unlabelled_batches_train_the_density_and_the_detector(engine: Engine) -
 
 
 def test_components_without_a_class_become_one_when_labels_come(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 20, labelled=False)))
+    state = lived(engine, [0, 1], 20, labelled=False)
     state, _ = engine.step(state, next(iter(batches([0, 1], 1, size=20, seed=9))))
     assert accuracy(engine, state, [0, 1]) > 0.95
 
 
 def test_one_sample_at_a_time_is_enough(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 150, size=1)))
+    state = lived(engine, [0, 1], 150, size=1)
     assert state.model.samples_seen == 150
     assert accuracy(engine, state, [0, 1]) > 0.95
 
@@ -498,7 +498,7 @@ def test_integer_and_text_labels_are_different_classes(engine: Engine) -> None:
 
 
 def test_versions_grow_by_one_and_are_never_reused(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
+    state = lived(engine, [0, 1], 4)
     kept = state
     assert kept.model.version == 4
     # Of the same classes: at a boundary replay would count, too.
@@ -514,14 +514,14 @@ def test_versions_grow_by_one_and_are_never_reused(engine: Engine) -> None:
 
 
 def test_a_checkpoint_from_elsewhere_gets_a_version_of_its_own(engine: Engine) -> None:
-    kept, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
+    kept = lived(engine, [0, 1], 4)
     state, _ = engine.restore(engine.start(), kept, "checkpoint")
     assert state.model.version == 5
     assert accuracy(engine, state, [0, 1]) > 0.95
 
 
 def test_a_checkpoint_of_another_width_is_refused(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 4)))
+    state = lived(engine, [0, 1], 4)
     narrow, _ = engine.step(engine.start(), Batch(torch.rand(50, 3)))
     with pytest.raises(InvalidCheckpoint, match="3 features"):
         engine.restore(state, narrow, "checkpoint")
@@ -561,7 +561,7 @@ def test_the_cost_of_a_batch_does_not_grow_with_the_sub_tasks_seen() -> None:
 
 
 def test_every_labelled_sample_is_counted_in_what_the_generator_stands_for(engine: Engine) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 16, size=97)))
+    state = lived(engine, [0, 1], 16, size=97)
     state, events = engine.declare_boundary(state)
     (replay,) = of(Replayed, events)
     assert replay.samples == 16 * 97
@@ -580,7 +580,7 @@ def test_labels_that_are_unique_by_mistake_are_refused() -> None:
 def test_a_state_without_raw_samples_is_the_same_model_and_learns_on(
     engine: Engine, labelled: bool
 ) -> None:
-    state, _ = run(engine, engine.start(), list(batches([0, 1], 2, labelled=labelled)))
+    state = lived(engine, [0, 1], 2, labelled=labelled)
     bare = engine.without_raw(state)
     assert engine.snapshot(state).info.window == 200
     assert engine.snapshot(bare).info.window == 0
@@ -598,7 +598,7 @@ def test_an_empty_state_without_raw_samples_is_empty(engine: Engine) -> None:
 
 
 def test_a_rollback_does_not_depend_on_whether_raw_samples_were_let_go(engine: Engine) -> None:
-    kept, _ = run(engine, engine.start(), list(batches([0, 1], 2)))
+    kept = lived(engine, [0, 1], 2)
     state, _ = run(engine, kept, list(batches([2], 3)))
     found: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
     for one, tensors in zip((kept, engine.without_raw(kept)), found, strict=True):

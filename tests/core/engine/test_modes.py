@@ -32,7 +32,7 @@ from core.events import (
 )
 from core.memory.reliability import Reliability
 from core.running import Running
-from tests.core.states import assert_identical, play, scripts
+from tests.core.states import assert_identical, lived, play, scripts
 from tests.core.streams import batches, blob
 
 CONFIG = EngineConfig(preset="flat", warm_up=300, ert=50_000)
@@ -159,7 +159,7 @@ def test_detectors_alone_find_a_change_and_do_not_cross_it_and_the_thaw_crosses_
 
 def test_detectors_alone_tell_a_shift_of_shares_as_one() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12, seed=1)))
+    state = lived(engine, [0, 1], 12, seed=1)
     state, _ = engine.change_mode(state, Mode.DETECT_ONLY)
     _, events = play(engine, state, list(batches([0], 8, seed=2)))
     assert of(PriorShift, events)
@@ -178,7 +178,7 @@ def with_ids(stream: Sequence[Batch], start: int) -> list[Batch]:
 
 def test_labels_by_id_are_held_and_matched_at_the_thaw() -> None:
     engine = Engine(CONFIG)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 6, seed=1)))
+    state = lived(engine, [0, 1], 6, seed=1)
     waiting = list(batches([0, 1], 2, seed=2))
     state, _ = play(engine, state, with_ids(waiting, 0))
     labels = [label for batch in waiting for label in batch.plain_labels]
@@ -200,7 +200,7 @@ def test_labels_by_id_are_held_and_matched_at_the_thaw() -> None:
 
 def test_labels_above_the_limit_and_what_would_change_the_model_are_refused() -> None:
     engine = Engine(replace(CONFIG, awaiting_limit=3))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 2)))
+    state = lived(engine, [0, 1], 2)
     state, _ = engine.change_mode(state, Mode.FROZEN)
     state, _ = engine.label(state, [1, 2], [0, 0])
     with pytest.raises(ModelAtRest, match="there would be 4"):

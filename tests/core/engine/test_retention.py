@@ -23,7 +23,7 @@ from core.model.model import Model
 from core.model.readout import PosteriorReadout
 from core.outliers.calibration import Calibration
 from core.standardiser import Standardiser
-from tests.core.states import assert_identical, play, tensors_of
+from tests.core.states import assert_identical, lived, play, tensors_of
 from tests.core.streams import N_FEATURES, batches
 
 
@@ -447,7 +447,7 @@ def test_a_model_says_how_well_it_holds_the_past(config: EngineConfig, scale: fl
 
 def test_before_the_first_boundary_there_is_no_past() -> None:
     engine = Engine(CONFIGS["flat"])
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 3)))
+    state = lived(engine, [0, 1], 3)
     assert engine.held(state) == ()
 
 

@@ -13,7 +13,7 @@ from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.events import BoundaryDetected
-from tests.core.states import play
+from tests.core.states import lived, play
 from tests.core.streams import batches, blob
 
 ENGINE = Engine(EngineConfig(preset="flat", warm_up=300, ert=50_000))
@@ -22,7 +22,7 @@ ENGINE = Engine(EngineConfig(preset="flat", warm_up=300, ert=50_000))
 @cache
 def known(labelled: bool = True) -> EngineState:
     """A model that has seen two classes evenly."""
-    state, _ = play(ENGINE, ENGINE.start(), list(batches([0, 1], 15, seed=1, labelled=labelled)))
+    state = lived(ENGINE, [0, 1], 15, seed=1, labelled=labelled)
     return state
 
 

@@ -26,7 +26,7 @@ from core.outliers.calibration import (
     chosen,
 )
 from core.outliers.p_values import FEWEST_ROWS
-from tests.core.states import assert_identical, play
+from tests.core.states import assert_identical, lived, play
 from tests.core.streams import batches, blob
 
 
@@ -115,7 +115,7 @@ def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_bounda
     preset: str,
 ) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 60)))
+    state = lived(engine, [0, 1], 60)
     old = torch.cat([blob(label, 1000, seed=91) for label in (0, 1)])
     new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
     for rate in (0.05, 0.2):
@@ -133,7 +133,7 @@ def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_bounda
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_new_sub_task_is_usual_after_two_hundred_samples(preset: str) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 80)))
+    state = lived(engine, [0, 1], 80)
     new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
     assert achieved(engine, state, new, 0.05) > 0.95
     state, _ = play(engine, state, ["boundary", *batches([2, 3], 3, seed=1)])
@@ -174,7 +174,7 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
 
 def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_change() -> None:
     engine = Engine(EngineConfig(n_components=12))
-    state, _ = play(engine, engine.start(), list(batches([0], FIRST_UNCALIBRATED_SAMPLES // 100)))
+    state = lived(engine, [0], FIRST_UNCALIBRATED_SAMPLES // 100)
     assert not state.model.calibration.current
     state, _ = play(engine, state, list(batches([0], 20, seed=1)))
     before = state.model.calibration.current[0].samples
@@ -188,7 +188,7 @@ def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_cha
 
 def test_checkpoints_of_before_have_no_scores_and_gain_them() -> None:
     engine = Engine(EngineConfig(n_components=4))
-    state, _ = play(engine, engine.start(), list(batches([0], 10)))
+    state = lived(engine, [0], 10)
     old = state.with_model(calibration=Calibration())
     assert engine.snapshot(old).outliers(blob(0, 3, seed=1)).calibration == 0
     later, _ = play(engine, old, list(batches([0], 4, seed=2)))

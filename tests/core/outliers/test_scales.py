@@ -20,7 +20,7 @@ from core.memory.reliability import Reliability
 from core.model.readout import LinearReadout, PosteriorReadout
 from core.outliers.calibration import Calibration
 from core.outliers.scales import N_SCALES, WHOLE, masses, of_inliers, scales_of
-from tests.core.states import assert_identical, play
+from tests.core.states import assert_identical, lived, play
 from tests.core.streams import batches, blob
 
 WEIGHTS = torch.tensor([0.5, 0.25, 0.15, 0.1])
@@ -79,7 +79,7 @@ def test_the_scale_is_the_share_that_is_looked_at() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_has_them_but_for_mixtures_of_patches(preset: str) -> None:
     engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     assert state.model.calibration.n_scales == (0 if preset == "dcgmm" else N_SCALES)
     again, _, _ = load(dump(state, engine.config, {}))
     assert_identical(again.model.calibration, state.model.calibration)
@@ -151,7 +151,7 @@ def test_a_rare_class_that_is_labelled_is_no_group_of_outliers() -> None:
 
 def test_images_are_asked_by_all_components_alone() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12, image="4,4"))
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     assert state.model.calibration.n_scales == 0
     answer = engine.snapshot(state).outliers(blob(0, 50, 9))
     assert answer.scales is not None
@@ -163,7 +163,7 @@ def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> Non
     from core.engine import checkpoint
 
     engine = Engine(EngineConfig(n_components=4, detector="none"))
-    state, _ = play(engine, engine.start(), list(batches([0], 12)))
+    state = lived(engine, [0], 12)
     assert asdict(state.model.calibration)["current"]
     tensors, text = checkpoint.unpack(checkpoint.FORMAT, dump(state, engine.config, {}))
     tree = checkpoint.json.loads(text["state"])

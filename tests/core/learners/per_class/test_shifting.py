@@ -25,7 +25,7 @@ from core.model.readout import PosteriorReadout
 from core.snapshot import FORMAT as SNAPSHOT
 from core.snapshot import Snapshot
 from core.tensors import pack, unpack
-from tests.core.states import assert_identical, play
+from tests.core.states import assert_identical, lived, play
 from tests.core.streams import N_FEATURES, batches, blob
 
 CONFIG = EngineConfig(n_components=40, n_factors=5, shift=1)
@@ -143,7 +143,7 @@ def test_one_pass_with_shifts_is_the_same_bit_for_bit_and_goes_on_from_a_checkpo
 def test_a_checkpoint_of_a_release_without_shifts_still_loads() -> None:
     config = dataclasses.replace(CONFIG, shift=0)
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), list(batches([0, 1], 12)))
+    state = lived(engine, [0, 1], 12)
     tensors, text = unpack(FORMAT, dump(state, config, {}))
     assert '"shifts"' in text["state"]  # of the detector's version of the model
     tree, settings = json.loads(text["state"]), json.loads(text["config"])
@@ -168,7 +168,7 @@ def _without(tree: object, name: str) -> object:
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_all_shifts_of_a_sample_are_heard_alike(preset: str) -> None:
     engine = Engine(dataclasses.replace(CONFIG, preset=preset))
-    state, _ = play(engine, engine.start(), list(batches([0, 1, 2], 8)))
+    state = lived(engine, [0, 1, 2], 8)
     model = engine.snapshot(state).model
     readout = model.readout
     assert isinstance(readout, PosteriorReadout)
