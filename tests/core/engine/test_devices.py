@@ -137,7 +137,8 @@ def stream(
 
 def test_every_value_of_a_loaded_state_lies_where_it_lay(accelerator: torch.device) -> None:
     life = Life(EngineConfig(n_components=12, proposal_samples=20, warm_up=200), accelerator)
-    life.learn([*stream([0, 1], 10, size=100), "boundary", *stream([2, 3], 10, seed=3, size=100)])
+    life.learn([*stream([0, 1], 5, size=200), "boundary"])
+    life.learn(stream([2, 3], 5, seed=3, size=200))
     named = Batch.of(blob(4, 20, seed=5), [None] * 20, [f"s{row}" for row in range(20)])
     life.learn([named, *stream([4], 2, seed=6, size=4)])
     assert life.state.pending.set_aside
@@ -163,7 +164,7 @@ def test_after_a_restart_within_the_first_sub_task_it_learns_on(
     preset: str, accelerator: torch.device
 ) -> None:
     def script(life: Life) -> None:
-        life.learn(stream([0, 1], 6, size=100))
+        life.learn(stream([0, 1], 3, size=200))
         assert life.state.model.calibration.current  # rows of it are what this is about
         life.restart()
         life.learn(stream([0, 1], 2, seed=4))
@@ -176,10 +177,10 @@ def test_after_a_restart_beyond_a_boundary_it_is_served_asked_and_learns_on(
     accelerator: torch.device,
 ) -> None:
     def script(life: Life) -> None:
-        life.learn([*stream([0, 1], 12), "boundary"])
+        life.learn([*stream([0, 1], 5, size=150), "boundary"])
         assert life.state.model.calibration.past
         life.restart()
-        life.learn(stream([2, 3], 12, seed=4))
+        life.learn(stream([2, 3], 5, seed=4, size=150))
         life.restart()
         life.learn(stream([2, 3], 2, seed=5))
 
@@ -192,11 +193,12 @@ def test_after_a_rollback_or_an_upload_it_is_served_and_learns_on(
     source: str, accelerator: torch.device
 ) -> None:
     def script(life: Life) -> None:
-        life.learn([*stream([0, 1], 11), "boundary", *stream([2, 3], 11, seed=4)])
+        life.learn([*stream([0, 1], 4, size=170), "boundary"])
+        life.learn(stream([2, 3], 4, seed=4, size=170))
         early = life.saved()
         life.learn(["boundary", *stream([4], 3, seed=5)])
         life.restore(early, source)
-        life.learn(stream([2, 3, 5], 11, seed=6))
+        life.learn(stream([2, 3, 5], 4, seed=6, size=170))
         life.ask()
 
     assert_lived_alike(SMALL["flat"], script, accelerator)
@@ -211,7 +213,7 @@ def test_a_life_of_two_sub_tasks_with_a_restart_in_each(
     preset: str, named: str, accelerator: torch.device
 ) -> None:
     def script(life: Life) -> None:
-        life.learn(stream([0, 1], 6, named=named, size=100))
+        life.learn(stream([0, 1], 3, named=named, size=200))
         assert life.state.model.calibration.current
         life.restart()
         life.learn([*stream([0, 1], 1, seed=1, named=named), "settle", "boundary"])
@@ -235,7 +237,7 @@ def test_a_life_of_two_sub_tasks_with_a_restart_in_each(
 def test_components_are_merged(config: EngineConfig, accelerator: torch.device) -> None:
     def script(life: Life) -> None:
         for turn, labels in enumerate([[0, 1], [2, 3], [4, 5]]):
-            life.learn([*stream(labels, 5, seed=turn), "boundary"])
+            life.learn([*stream(labels, 2, seed=turn, size=150), "boundary"])
         life.restart()
         life.learn(stream([0, 6], 3, seed=8))
         life.ask()
@@ -255,7 +257,7 @@ def test_a_burst_is_kept_apart_and_a_suspicion_outlives_a_restart(
     x[20:35] = blob(7, 15, seed=77)
 
     def script(life: Life) -> None:
-        life.learn([*stream([0, 1], 20, size=100), Batch(x, usual.codes, usual.vocabulary)])
+        life.learn([*stream([0, 1], 8, size=250), Batch(x, usual.codes, usual.vocabulary)])
         life.learn(stream([0, 1], 2, seed=6))
         life.learn(stream([2], 2, seed=7, size=4))
         assert life.state.pending.set_aside
@@ -271,7 +273,7 @@ def test_a_burst_is_kept_apart_and_a_suspicion_outlives_a_restart(
 def test_a_sub_task_comes_back(accelerator: torch.device) -> None:
     def script(life: Life) -> None:
         for turn, labels in enumerate([[0, 1], [2, 3], [0, 1]]):
-            life.learn(stream(labels, 9, seed=turn + 1, size=100))
+            life.learn(stream(labels, 5, seed=turn + 1, size=180))
             life.restart()
 
     life = assert_lived_alike(SMALL["flat"], script, accelerator)
@@ -280,7 +282,7 @@ def test_a_sub_task_comes_back(accelerator: torch.device) -> None:
 
 def test_a_class_is_proposed_and_named(accelerator: torch.device) -> None:
     def script(life: Life) -> None:
-        life.learn(stream([0, 1], 12, size=100))
+        life.learn(stream([0, 1], 4, size=300))
         for index, batch in enumerate(stream([0, 1], 4, seed=60, named="none", size=80)):
             life.learn([Batch(torch.cat([batch.features, blob(16, 20, 500 + index)]))])
         life.restart()
@@ -332,7 +334,7 @@ def test_samples_await_their_labels_across_a_boundary(accelerator: torch.device)
 )
 def test_other_settings(config: EngineConfig, accelerator: torch.device) -> None:
     def script(life: Life) -> None:
-        life.learn([*stream([0, 1], 8), "boundary", *stream([2, 3], 2, seed=3)])
+        life.learn([*stream([0, 1], 4, size=120), "boundary", *stream([2, 3], 2, seed=3)])
         life.restart()
         life.learn(stream([2, 3], 2, seed=4))
         life.ask()
