@@ -521,3 +521,17 @@ def test_a_model_remembers_the_shape_in_which_images_came_first() -> None:
     assert snapshot.info.image_shape == (2, 3, 3)
     table, _ = engine.step(engine.start(), Batch(images.flatten(1)))
     assert engine.snapshot(table).info.image_shape == ()
+
+
+def test_threads_write_and_read_checkpoints_beside_each_other() -> None:
+    engine = Engine(CONFIGS["flat"])
+    states = [lived(engine, [label, 2], 3) for label in (0, 1)]
+    written = [dump(state, engine.config, {}) for state in states]
+
+    def again(place: int) -> bytes:
+        state, _, _ = load(written[place % 2])
+        return dump(state, engine.config, {})
+
+    with ThreadPoolExecutor(4) as threads:
+        for place, data in enumerate(threads.map(again, range(40))):
+            assert data == written[place % 2]
