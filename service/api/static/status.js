@@ -67,7 +67,7 @@ function tile(name, value, note) {
  * @param {Now} now
  * @returns {[string, string, string]}
  */
-function inWords({ drift, samples, boundary, report, problem }) {
+function inWords({ drift, model, samples, boundary, report, problem }) {
   if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
   const silent = performance.now() - report.at;
   if (silent > SILENT_MS) {
@@ -103,6 +103,10 @@ function inWords({ drift, samples, boundary, report, problem }) {
     const why = UNARMED[/** @type {keyof typeof UNARMED} */ (drift.unarmed_reason)] ?? "";
     const until = isKnown(drift.armed_in) ? `The detector may speak in about ${plural(drift.armed_in, "sample")}.` : "When the detector may speak is not known.";
     return ["learning", isKnown(drift.armed_in) ? `Learning, armed in ${plural(drift.armed_in, "sample")}` : "Learning", `${why}${until} ${where}`];
+  }
+  const creeping = drift.feature_drift?.drifting ?? 0;
+  if (creeping && !model?.image_shape) {
+    return ["armed", `Armed, ${creeping === 1 ? "1 feature creeps" : `${count(creeping)} features creep`}`, `The detector finds no boundary; what creeps is under Drift of features. ${where}`];
   }
   return ["armed", "Armed, nothing has changed", `The detector watches every batch. ${where}`];
 }

@@ -217,3 +217,21 @@ def test_a_version_that_has_learned_more_is_gone_forward_to(
         expect(page.locator("#said")).to_have_text(re.compile(f"Version {newest} answers again"))
         name = f"Go back to version {old}"
         expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
+
+
+def test_beside_features_that_creep_the_page_does_not_say_that_nothing_changed(
+    browser: Browser, watched: httpx2.Client
+) -> None:
+    drift = {**watched.get("/drift").json(), "phase": "armed", "armed": True}
+    assert drift["feature_drift"]["features"]
+    with visiting(browser, url_of(watched)) as visit:
+        visit.page.route("**/drift", lambda route: route.fulfill(json=drift))
+        for creeping, said in [
+            (0, "Armed, nothing has changed"),
+            (1, "Armed, 1 feature creeps"),
+            (3, "Armed, 3 features creep"),
+        ]:
+            drift["feature_drift"] = {**drift["feature_drift"], "drifting": creeping}
+            drift["time"] += 60  # long after the boundary
+            visit.page.reload()
+            expect(visit.page.locator("#phase")).to_have_text(said)
