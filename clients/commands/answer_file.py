@@ -2,7 +2,8 @@
 
 Rules of this module:
 
-1. Answers are written as they come, in the order of the samples; nothing is held but a batch.
+1. Answers are in the order of the samples. About one model they are written as they come; nothing
+   is held but a batch.
 2. Standard output is for answers alone; what else is said goes to standard error.
 """
 
@@ -12,19 +13,17 @@ import csv
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 import orjson
-import typer
 from rich import progress as bars
 from rich.console import Console
 
 from clients.data.files import Rows, Source
-from clients.data.live import LiveInput
 from clients.http.errors import InputError
-from core.counted import counted
 from service.wire import SampleId
 
 
@@ -86,51 +85,87 @@ def output(out: Path | None) -> Iterator[IO[str]]:
         yield file
 
 
-def answer_all(
+@dataclass(frozen=True)
+class Asked:
+    """Answers about some samples of a file.
+
+    Arguments:
+        rows: The samples.
+        version: Of the model, that answered.
+        told: A row of answers per sample, its name first; last its label where the file has labels.
+    """
+
+    rows: Rows
+    version: int
+    told: Sequence[Sequence[Any]]
+
+
+def asked_of(
     source: Source,
     batch_size: int,
-    out: Path | None,
-    as_json: bool,
-    columns: Sequence[str],
     ask: Callable[[Rows], tuple[int, Sequence[Sequence[Any]]]],
-    summary: Callable[[], Mapping[str, Any]],
-    live: LiveInput | None = None,
-) -> None:
-    """Ask about every batch of a file and write the answers.
+) -> Iterator[Asked]:
+    """Answers about every batch of a file, in the order of the samples.
 
     Arguments:
         source: The open file.
         batch_size: Samples per question.
-        out: Where answers go; None: standard output.
-        as_json: Write one JSON document in place of CSV.
-        columns: Names of the columns.
-        ask: From rows to the version that answered, and one row of answers per sample.
-        summary: Called at the end; what is to be said about all of them.
-        live: Where samples come from as they come; Ctrl-C is then the end of them.
+        ask: From samples to the version that answered, and one row of answers per sample.
 
     Raises:
-        InputError: the file cannot be read, or the answers not be written.
+        InputError: the file cannot be read.
     """
-    versions: set[int] = set()
-    n = skipped = 0
-    with output(out) as file, _bar(source, out) as advance:
-        answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
-        try:
-            for rows in source.read(batch_size):
-                version, told = ask(rows)
-                versions.add(version)
-                answers.add(told)
-                file.flush()
-                n, skipped = n + len(rows), skipped + rows.skipped
-                advance(n)
-        except KeyboardInterrupt:
-            if live is None:
-                raise
-        if isinstance(answers, JsonAnswers):
-            answers.end({"model_versions": sorted(versions), **summary()})
-    skipped += 0 if live is None else live.untold
-    if skipped:
-        typer.echo(f"{counted(skipped, 'row')} could not be used, left out.", err=True)
+    for rows in source.read(batch_size):
+        version, told = ask(rows)
+        ends = [[label] for label in labels_of(rows)] if source.labelled else [[]] * len(rows)
+        named = zip(names_of(rows), told, ends, strict=True)
+        yield Asked(rows, version, [[name, *answer, *end] for name, answer, end in named])
+
+
+class Answers:
+    """Answers on their way to a file or to standard output.
+
+    Attributes:
+        skipped: Rows that could not be read.
+    """
+
+    def __init__(self, file: IO[str], columns: Sequence[str], *, as_json: bool) -> None:
+        self._file = file
+        self._answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
+        self._versions: set[int] = set()
+        self.skipped = 0
+
+    @classmethod
+    @contextmanager
+    def to(cls, out: Path | None, columns: Sequence[str], *, as_json: bool) -> Iterator[Answers]:
+        """To a file, or to standard output.
+
+        Arguments:
+            out: The file; None: standard output.
+            columns: Their names.
+            as_json: Write one JSON document in place of CSV.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        with output(out) as file:
+            yield cls(file, columns, as_json=as_json)
+
+    def add(self, asked: Asked) -> None:
+        """Write answers as they have come."""
+        self.write(asked.told)
+        self._file.flush()
+        self._versions.add(asked.version)
+        self.skipped += asked.rows.skipped
+
+    def write(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows, in the order of the columns."""
+        self._answers.add(rows)
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """Write what is to be said about all of them, where there is room for it."""
+        if isinstance(self._answers, JsonAnswers):
+            self._answers.end({"model_versions": sorted(self._versions), **summary})
 
 
 def names_of(rows: Rows) -> list[SampleId]:
@@ -160,8 +195,14 @@ def numbers(values: Any, n: int) -> list[float | None]:
 
 
 @contextmanager
-def _bar(source: Source, out: Path | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where that is a terminal that shows no answers."""
+def bar(name: str, total: int | None, out: Path | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal that shows no answers.
+
+    Arguments:
+        name: Of what is asked about.
+        total: Samples; None: not known.
+        out: Where answers go; None: standard output.
+    """
     console = Console(stderr=True)
     shown = console.is_terminal and not (out is None and sys.stdout.isatty())
     progress = bars.Progress(
@@ -173,7 +214,7 @@ def _bar(source: Source, out: Path | None) -> Iterator[Callable[[int], None]]:
         disable=not shown,
     )
     with progress:
-        task = progress.add_task(source.path.name, total=source.n_samples)
+        task = progress.add_task(name, total=total)
         yield lambda n: progress.update(task, completed=n)
 
 

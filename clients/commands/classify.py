@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.commands.answer_file import answer_all, labels_of, names_of, numbers, plain
+from clients.commands.answer_file import labels_of, numbers, plain
+from clients.commands.asking import Asking, Table
 from clients.commands.image_form import form_of
 from clients.commands.options import (
     AnswerFile,
@@ -23,6 +24,7 @@ from clients.commands.options import (
     InGrey,
     InsteadOfCsv,
     Live,
+    ModelColumn,
     SampleFile,
     SamplesPerQuestion,
     SkipBadRows,
@@ -30,9 +32,7 @@ from clients.commands.options import (
 )
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
-from clients.data.live import input_of
 from clients.http.client import GMRClient
-from clients.sending.feature_names import open_matched
 
 
 def classify_command(
@@ -53,6 +53,7 @@ def classify_command(
         Path | None, typer.Option(help="Labels: a file of their own (.npy, .npz or IDX).")
     ] = None,
     id_column: IdColumn = None,
+    model_column: ModelColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     encoding: EncodingFile = None,
@@ -77,71 +78,78 @@ def classify_command(
 
     Example: gmr classify photos/ --id-column path --size 28,28 --grey
 
+    Example: gmr classify fleet.csv --model-column machine
+
     Columns: row (or id), class, probability; p_value with --p-values; with --unknown-rate an
     unknown answer has no class; label where the file has labels. Labels are not sent: the accuracy
-    on them goes to standard error.
+    on them goes to standard error. With --model-column each row is asked of the named model
+    (gmr models) that the column says, and a column model stands after the first.
     """
-    names = ["row" if id_column is None else "id", "class", "probability"]
-    asked = p_values or unknown_rate is not None
-    names += ["p_value"] if asked else []
-    right = known = unknown = 0
+    question = _Classes(p_values or unknown_rate is not None, unknown_rate)
+    table = Table(
+        file,
+        by_place=by_place,
+        columns=columns,
+        drop=drop,
+        label_column=label_column,
+        labels=labels,
+        id_column=id_column,
+        encoding=None if encoding is None else TableEncoding.read(encoding),
+        decimal=decimal,
+        skip_bad_rows=skip_bad_rows,
+        images=form_of(size, grey),
+        live=live,
+        every=every,
+    )
+    Asking(url, batch_size, out, as_json, model_column).answer(table, question)
+    if question.known:
+        typer.echo(question.accuracy_in_words(), err=True)
 
-    table = None if encoding is None else TableEncoding.read(encoding)
-    reading = input_of(file, live=live, wait_s=every, most=batch_size)
-    with reading as (path, coming), GMRClient(url) as client:
-        matched = open_matched(
-            client,
-            path,
-            by_place=by_place,
-            columns=columns,
-            drop=drop,
-            label_column=label_column,
-            labels=labels,
-            id_column=id_column,
-            encoding=table,
-            decimal=decimal,
-            skip_bad_rows=skip_bad_rows,
-            images=form_of(size, grey),
-            live=coming,
+
+class _Classes:
+    """The class of every sample, compared with labels where there are any.
+
+    Arguments:
+        p_values: Whether to ask how usual each is.
+        unknown_rate: Share of usual samples that may be called unknown; None: none is.
+
+    Attributes:
+        known: Labelled samples so far.
+    """
+
+    def __init__(self, p_values: bool, unknown_rate: float | None) -> None:
+        self._p_values, self._unknown_rate = p_values, unknown_rate
+        self.names = ("class", "probability", *(("p_value",) if p_values else ()))
+        self.known = self._right = self._unknown = 0
+
+    def ask(self, client: GMRClient, rows: Rows) -> tuple[int, list[list[Any]]]:
+        """See `Question`."""
+        answer = client.classify(
+            rows.features, unknown_rate=self._unknown_rate, p_values=self._p_values
         )
-        source = matched.source
-        names += ["label"] if source.labelled else []
+        classes = [plain(label) for label in answer.labels]
+        likeliest = answer.probabilities.max(axis=1).tolist()
+        told = [list(pair) for pair in zip(classes, likeliest, strict=True)]
+        if self._p_values:
+            for row, value in zip(told, numbers(answer.p_values, len(rows)), strict=True):
+                row.append(value)
+        true = labels_of(rows)
+        pairs = [pair for pair in zip(classes, true, strict=True) if pair[1] is not None]
+        self._right += sum(named == label for named, label in pairs)
+        self._unknown += sum(named is None for named, _ in pairs)
+        self.known += len(pairs)
+        return answer.model_version, told
 
-        def ask(rows: Rows) -> tuple[int, list[list[Any]]]:
-            nonlocal right, known, unknown
-            answer = client.classify(rows.features, unknown_rate=unknown_rate, p_values=asked)
-            classes = [plain(label) for label in answer.labels]
-            told = [
-                list(row)
-                for row in zip(
-                    names_of(rows), classes, answer.probabilities.max(axis=1).tolist(), strict=True
-                )
-            ]
-            if asked:
-                for row, value in zip(told, numbers(answer.p_values, len(rows)), strict=True):
-                    row.append(value)
-            if source.labelled:
-                true = labels_of(rows)
-                for row, label in zip(told, true, strict=True):
-                    row.append(label)
-                pairs = [pair for pair in zip(classes, true, strict=True) if pair[1] is not None]
-                right += sum(named == label for named, label in pairs)
-                unknown += sum(named is None for named, _ in pairs)
-                known += len(pairs)
-            return answer.model_version, told
+    def summary(self) -> Mapping[str, Any]:
+        """See `Question`."""
+        accuracy = self._right / self.known if self.known else None
+        return {"accuracy": accuracy, "labelled": self.known, "unknown": self._unknown}
 
-        def summary() -> Mapping[str, Any]:
-            accuracy = right / known if known else None
-            return {"accuracy": accuracy, "labelled": known, "unknown": unknown}
-
-        for remark in matched.remarks:
-            typer.echo(remark, err=True)
-        answer_all(source, batch_size, out, as_json, names, ask, summary, coming)
-    for remark in () if table is None else table.remarks:
-        typer.echo(remark, err=True)
-    if known:
+    def accuracy_in_words(self) -> str:
+        """How many labelled samples were named by their labels."""
+        unknown = self._unknown
         part = f", {unknown} of them unknown, which counts as wrong" if unknown else ""
-        typer.echo(
-            f"accuracy {100 * right / known:.2f} % ({right:,} of {known:,} labelled samples{part})",
-            err=True,
+        return (
+            f"accuracy {100 * self._right / self.known:.2f} % ({self._right:,} of {self.known:,} "
+            f"labelled samples{part})"
         )

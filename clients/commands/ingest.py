@@ -20,6 +20,7 @@ from clients.commands.options import (
     ImageSize,
     InGrey,
     Live,
+    ModelColumn,
     SkipBadRows,
     Url,
 )
@@ -61,12 +62,7 @@ def ingest_command(
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
     ] = False,
-    model_column: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a table: the column that names the model of each row, by name or index."
-        ),
-    ] = None,
+    model_column: ModelColumn = None,
     make_models: Annotated[
         bool,
         typer.Option("--make-models", help="Make models that it names and that are not there."),

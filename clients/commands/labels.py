@@ -21,7 +21,7 @@ from clients.commands.named_parts import (
     of_whole,
     some_failed,
 )
-from clients.commands.options import Every, Live, Url
+from clients.commands.options import Every, Live, ModelColumn, Url
 from clients.data.live import input_of
 from clients.data.live_labels import LiveLabels
 from clients.data.parts import Parts, parts_of
@@ -64,12 +64,7 @@ def labels_command(
     label_column: Annotated[
         str | None, typer.Option(help="Labels, likewise.", show_default="label or labels")
     ] = None,
-    model_column: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a table: the column that names the model of each row, by name or index."
-        ),
-    ] = None,
+    model_column: ModelColumn = None,
     text_ids: Annotated[
         bool, typer.Option("--text-ids", help="Ids are text, also those that look like numbers.")
     ] = False,

@@ -28,6 +28,10 @@ AsDocument = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 SampleFile = Annotated[
     Path, typer.Argument(help="A file as `gmr ingest` reads; - is standard input.")
 ]
+ModelColumn = Annotated[
+    str | None,
+    typer.Option(help="Of a table: the column that names the model of each row, by name or index."),
+]
 AnswerFile = Annotated[
     Path | None, typer.Option(help="A file for the answers; without it standard output.")
 ]

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.commands.answer_file import answer_all, labels_of, names_of, numbers
+from clients.commands.answer_file import numbers
+from clients.commands.asking import Asking, Table
 from clients.commands.image_form import form_of
 from clients.commands.options import (
     AnswerFile,
@@ -22,6 +23,7 @@ from clients.commands.options import (
     InGrey,
     InsteadOfCsv,
     Live,
+    ModelColumn,
     SampleFile,
     SamplesPerQuestion,
     SkipBadRows,
@@ -29,9 +31,7 @@ from clients.commands.options import (
 )
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
-from clients.data.live import input_of
 from clients.http.client import GMRClient
-from clients.sending.feature_names import open_matched
 
 
 def outliers_command(
@@ -50,6 +50,7 @@ def outliers_command(
         typer.Option(help="Labels, which are no feature: a column's name or index, or an array."),
     ] = None,
     id_column: IdColumn = None,
+    model_column: ModelColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     encoding: EncodingFile = None,
@@ -74,60 +75,64 @@ def outliers_command(
 
     Example: tail -n +1 -F readings.csv | gmr outliers - --live
 
+    Example: gmr outliers fleet.csv --model-column machine
+
     Columns: row (or id), log_likelihood in nats, p_value (empty until enough has been learned),
     outlier (1 or 0), and label where the file has labels, which are not sent. How many outliers
-    there are goes to standard error.
+    there are goes to standard error. With --model-column each row is asked of the named model
+    (gmr models) that the column says, and a column model stands after the first.
     """
-    names = ["row" if id_column is None else "id", "log_likelihood", "p_value", "outlier"]
-    n = found = 0
+    question = _Outliers(c, false_positive_rate)
+    table = Table(
+        file,
+        by_place=by_place,
+        columns=columns,
+        drop=drop,
+        label_column=label_column,
+        labels=None,
+        id_column=id_column,
+        encoding=None if encoding is None else TableEncoding.read(encoding),
+        decimal=decimal,
+        skip_bad_rows=skip_bad_rows,
+        images=form_of(size, grey),
+        live=live,
+        every=every,
+    )
+    Asking(url, batch_size, out, as_json, model_column).answer(table, question)
+    typer.echo(f"{question.found:,} of {question.n:,} samples are outliers", err=True)
 
-    table = None if encoding is None else TableEncoding.read(encoding)
-    reading = input_of(file, live=live, wait_s=every, most=batch_size)
-    with reading as (path, coming), GMRClient(url) as client:
-        matched = open_matched(
-            client,
-            path,
-            by_place=by_place,
-            columns=columns,
-            drop=drop,
-            label_column=label_column,
-            id_column=id_column,
-            encoding=table,
-            decimal=decimal,
-            skip_bad_rows=skip_bad_rows,
-            images=form_of(size, grey),
-            live=coming,
+
+class _Outliers:
+    """How usual every sample is.
+
+    Arguments:
+        c: Deviations of the log-likelihood at which outliers begin; None: another rule.
+        false_positive_rate: Share of usual samples that may be called outliers; None: the
+            service's.
+
+    Attributes:
+        n: Samples so far.
+        found: Outliers among them.
+    """
+
+    names = ("log_likelihood", "p_value", "outlier")
+
+    def __init__(self, c: float | None, false_positive_rate: float | None) -> None:
+        self._c, self._false_positive_rate = c, false_positive_rate
+        self.n = self.found = 0
+
+    def ask(self, client: GMRClient, rows: Rows) -> tuple[int, list[list[Any]]]:
+        """See `Question`."""
+        answer = client.outliers(
+            rows.features, self._c, false_positive_rate=self._false_positive_rate
         )
-        source = matched.source
-        names += ["label"] if source.labelled else []
+        outlying = [not inlier for inlier in answer.inliers.tolist()]
+        likelihoods, p_values = answer.log_likelihoods.tolist(), numbers(answer.p_values, len(rows))
+        self.n += len(rows)
+        self.found += sum(outlying)
+        told = [list(row) for row in zip(likelihoods, p_values, outlying, strict=True)]
+        return answer.model_version, told
 
-        def ask(rows: Rows) -> tuple[int, list[list[Any]]]:
-            nonlocal n, found
-            answer = client.outliers(rows.features, c, false_positive_rate=false_positive_rate)
-            outlying = [not inlier for inlier in answer.inliers.tolist()]
-            told = [
-                list(row)
-                for row in zip(
-                    names_of(rows),
-                    answer.log_likelihoods.tolist(),
-                    numbers(answer.p_values, len(rows)),
-                    outlying,
-                    strict=True,
-                )
-            ]
-            if source.labelled:
-                for row, label in zip(told, labels_of(rows), strict=True):
-                    row.append(label)
-            n += len(rows)
-            found += sum(outlying)
-            return answer.model_version, told
-
-        def summary() -> Mapping[str, Any]:
-            return {"outliers": found, "n": n}
-
-        for remark in matched.remarks:
-            typer.echo(remark, err=True)
-        answer_all(source, batch_size, out, as_json, names, ask, summary, coming)
-    for remark in () if table is None else table.remarks:
-        typer.echo(remark, err=True)
-    typer.echo(f"{found:,} of {n:,} samples are outliers", err=True)
+    def summary(self) -> Mapping[str, Any]:
+        """See `Question`."""
+        return {"outliers": self.found, "n": self.n}

@@ -160,6 +160,7 @@ def open_matched(
     by_place: bool,
     columns: str | None,
     drop: str | None,
+    besides: Sequence[str] = (),
     label_column: str | None = None,
     labels: Path | None = None,
     id_column: str | None = None,
@@ -174,10 +175,11 @@ def open_matched(
     Arguments:
         columns: Columns of a table that are features, separated by commas.
         drop: Those that are none, likewise.
+        besides: Others that are none.
         live: Where `path` is only the first piece of what comes.
     """
     matcher = NameMatcher(client, by_place=by_place)
-    dropped = column_names(drop) or []
+    dropped = [*(column_names(drop) or ()), *besides]
     chosen = matcher.columns_of(
         path,
         column_names(columns),
