@@ -14,6 +14,7 @@ from clients.commands.answer_file import output, plain
 from clients.commands.image_form import shape_of
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
+from clients.data.encoding import TableEncoding
 from clients.data.formats.rows import made_up_names
 from clients.http.answers import Samples
 from clients.http.client import GMRClient
@@ -52,6 +53,13 @@ def sample_command(
             "nor where images came in their shape."
         ),
     ] = None,
+    encoding: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw rows of a table: the JSON file of `gmr encoding` with which samples were "
+            "sent."
+        ),
+    ] = None,
     url: Url = None,
     as_json: AsDocument = False,
 ) -> None:
@@ -65,8 +73,11 @@ def sample_command(
 
     Example: gmr sample --classes 0,1,2 --n 30 --out drawn.png
 
+    Example: gmr sample --encoding shops.json --out drawn.csv
+
     A .csv has the label first and then the features; an .npz holds features, labels,
-    log_likelihoods, probabilities, short and seed. `gmr ingest` reads both.
+    log_likelihoods, probabilities, short and seed. `gmr ingest` reads both. With --encoding there
+    are the columns of the table that was encoded, with the nearest category where one was drawn.
     """
     ending = "" if out is None else out.suffix.lower()
     if out is not None and (ending not in _ENDINGS or as_json):
@@ -74,6 +85,12 @@ def sample_command(
             f"Samples cannot be saved as {out}{' and as JSON at once' if as_json else ''}. "
             f"Expected a name that ends in {', '.join(_ENDINGS)}, without --json. Choose one."
         )
+    if encoding is not None and ending in (".npz", ".png"):
+        raise InputError(
+            f"Rows of a table cannot be saved as {out}. Expected --json, or a name that ends in "
+            f".csv. Choose one, or leave out --encoding."
+        )
+    table = None if encoding is None else TableEncoding.read(encoding)
     options: dict[str, Any] = {"min_probability": min_probability, "noise": noise}
     with GMRClient(url) as client:
         if out is not None and ending == ".png":
@@ -81,16 +98,19 @@ def sample_command(
             return
         drawn = client.sample(n, classes, seed, **options)
         names = client.feature_names()
+    rows = None if table is None else table.decode(drawn.features, names)
+    columns = table.names if table is not None else names
     if as_json:
-        print_json(_document(drawn))
+        print_json(_document(drawn, columns or (), rows))
     elif out is not None and ending == ".npz":
         _save_arrays(out, drawn, names)
     else:
         with output(out) as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["label", *(names or made_up_names(drawn.features.shape[1]))])
-            for label, row in zip(drawn.labels, drawn.features.tolist(), strict=True):
-                writer.writerow(["" if label is None else label, *(f"{x:.7g}" for x in row)])
+            writer.writerow(["label", *(columns or made_up_names(drawn.features.shape[1]))])
+            cells = drawn.features.tolist() if rows is None else rows
+            for label, row in zip(drawn.labels, cells, strict=True):
+                writer.writerow([_cell(value) for value in (plain(label), *row)])
     if short := int(drawn.short.sum()):
         typer.echo(
             f"{short} of {n} samples are less probable than was asked for: the best that came.",
@@ -98,8 +118,21 @@ def sample_command(
         )
 
 
-def _document(drawn: Samples) -> dict[str, Any]:
+def _cell(value: int | float | str | None) -> int | str:
+    """A value as CSV has it."""
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    return "" if value is None else value
+
+
+def _document(
+    drawn: Samples, columns: Sequence[str], rows: Sequence[Sequence[object]] | None
+) -> dict[str, Any]:
+    of_table = (
+        {} if rows is None else {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
+    )
     return {
+        **of_table,
         "model_version": drawn.model_version,
         "seed": drawn.seed,
         "features": drawn.features.tolist(),

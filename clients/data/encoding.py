@@ -34,6 +34,9 @@ from core.counted import counted
 
 _FORMAT: Final = 1
 
+_HALF: Final = 0.5
+"""Between the values 0 and 1 of a feature."""
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -53,6 +56,15 @@ class Numbers:
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
         return (self.name, f"{self.name} is missing") if self.says_missing else (self.name,)
+
+    def cell(self, features: Sequence[float]) -> float | None:
+        """The number that its features are nearest to; None: it is missing.
+
+        Example:
+            >>> [Numbers("a", 7.0, True).cell(part) for part in ([1.5, 0.2], [7.0, 0.9])]
+            [1.5, None]
+        """
+        return None if self.says_missing and features[1] > _HALF else features[0]
 
     def takes(self, number: float | None) -> bool:
         """Whether a cell can be encoded that holds a number; NaN: it is missing; None: it has none.
@@ -79,6 +91,17 @@ class Categories:
     def features(self) -> tuple[str, ...]:
         """Names of its features."""
         return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def cell(self, features: Sequence[float]) -> str | None:
+        """The category that its features are nearest to; None: it is missing, or was not known.
+
+        Example:
+            >>> [Categories("a", ("x", "y")).cell(part) for part in ([0.4, 0.7], [0.4, 0.5])]
+            ['y', None]
+        """
+        # All zeros are as far from a sample as a category's code is where its feature is a half.
+        likeliest = max(features)
+        return self.categories[features.index(likeliest)] if likeliest > _HALF else None
 
 
 class TableEncoding:
@@ -170,6 +193,39 @@ class TableEncoding:
                 self._fill(part, column, values, where, first, numerals)
             at += len(column.features)
         return encoded
+
+    def decode(
+        self, features: NDArray[np.floating], names: Sequence[str] | None = None
+    ) -> list[list[float | str | None]]:
+        """The rows that samples are nearest to, one cell of each of `columns`; None: it is missing.
+
+        Arguments:
+            features: Of N samples, with shape (N, D): drawn ones need not be codes.
+            names: Of the features, in their order there; None: they are in that of `features`.
+
+        Raises:
+            InputError: They are not the features of this encoding.
+
+        Example:
+            >>> encoding = TableEncoding([Numbers("amount", 20.0), Categories("shop", ("a", "b"))])
+            >>> encoding.decode(np.array([[12.5, 0.1, 0.8], [3.0, 0.2, 0.3]]))
+            [[12.5, 'b'], [3.0, None]]
+        """
+        if names is not None and sorted(names) == sorted(self.features):
+            features = features[:, [list(names).index(name) for name in self.features]]
+        elif names is not None or features.shape[1] != len(self.features):
+            raise InputError(
+                f"The samples have other features than the encoding, which makes "
+                f"{counted(len(self.features), 'feature')}: {', '.join(self.features[:5])}"
+                f"{', ...' if len(self.features) > 5 else ''}. Expected the encoding that the "
+                f"model's samples were sent with. Name that one."
+            )
+        cells, at = list[list[float | str | None]](), 0
+        for column in self.columns:
+            part = features[:, at : at + len(column.features)]
+            cells.append([*map(column.cell, part.tolist())])
+            at += len(column.features)
+        return [list(row) for row in zip(*cells, strict=True)]
 
     def fits(self, cells: Sequence[object], numerals: Numerals = POINT) -> bool:
         """Whether a sample, one cell of each column, can be encoded."""

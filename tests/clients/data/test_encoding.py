@@ -354,3 +354,34 @@ def test_a_reading_with_its_unit_is_to_be_put_right_and_is_no_category(tmp_path:
     with pytest.raises(InputError, match="Take 'C' off the number in this cell") as told:
         features(path, encoding)
     assert "--categories temperature if it holds no numbers" in str(told.value)
+
+
+ROWS = st.tuples(
+    st.one_of(st.none(), st.floats(-1e6, 1e6, width=32)),
+    st.floats(-1e6, 1e6, width=32),
+    st.sampled_from(["a", "b", "c", None]),
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=20), st.floats(-0.49, 0.49))
+def test_rows_come_back_from_their_features_also_where_these_are_drawn(
+    rows: list[tuple[float | None, float, str | None]], noise: float
+) -> None:
+    encoding = TableEncoding(
+        [Numbers("size", 3.0, True), Numbers("price", 1.0), Categories("shop", ("a", "b", "c"))]
+    )
+    cells = [dict(zip(encoding.names, row, strict=True)) for row in rows]
+    drawn = encoding.encode(cells)
+    drawn[:, [1, 3, 4, 5]] += noise  # of all features that are 0 or 1
+    assert encoding.decode(drawn) == [list(row) for row in rows]
+    order = [4, 0, 5, 2, 1, 3]
+    names = [encoding.features[place] for place in order]
+    assert encoding.decode(drawn[:, order], names) == [list(row) for row in rows]
+
+
+def test_samples_of_other_features_are_no_rows_of_a_table() -> None:
+    encoding = TableEncoding([Numbers("size", 3.0), Categories("shop", ("a", "b"))])
+    with pytest.raises(InputError, match="which makes 3 features: size, shop=a, shop=b"):
+        encoding.decode(np.zeros((1, 4)))
+    with pytest.raises(InputError, match="have other features than the encoding"):
+        encoding.decode(np.zeros((1, 3)), ["size", "shop=a", "shop=c"])
