@@ -44,6 +44,10 @@ _PATIENCE_S = 600.0
 _THE_REST = "; run the same command again for the rest. No label is matched twice"
 
 
+_DUPLICATE = "duplicate"
+"""Of labels whose sample has one already."""
+
+
 class LabelsRefused(ClientError):
     """Labels were accepted, and could not be used when their turn came."""
 
@@ -197,6 +201,8 @@ def _send(
         typer.echo(whose + _summary(totals))
         if wait:
             typer.echo(whose + _verdict(outcome))
+            if hint := _hint(outcome):
+                typer.echo(whose + hint, err=True)
         if totals.duplicate_samples == totals.samples:
             typer.echo(
                 "All of them were sent before. Use --again to send them once more.", err=True
@@ -223,6 +229,31 @@ def _summary(totals: LabelTotals) -> str:
     if totals.left_out:
         text += f"; {counted(totals.left_out, 'row')} without a label left out"
     return f"{text}; backlog {counted(totals.backlog, 'entry', 'entries')}"
+
+
+def _hint(outcome: Outcome) -> str | None:
+    """What may be wrong where no label has met a sample, and none is of one that had its own.
+
+    Example:
+        >>> _hint(Outcome(waiting=38, awaiting=5))
+        "No label met a sample: those that wait have other ids. The id 3 is not the text '3' (see \
+--text-ids); look at --id-column, or wait for the samples."
+        >>> _hint(Outcome(waiting=38, awaiting=0))
+        'No label met a sample: none waits for one. Samples need ids (gmr ingest --id-column).'
+        >>> _hint(Outcome(matched=1, waiting=37, awaiting=5))
+    """
+    if outcome.matched or outcome.unmatched[_DUPLICATE] or not outcome.waiting:
+        return None
+    if outcome.awaiting is None:
+        return None
+    if not outcome.awaiting:
+        return (
+            "No label met a sample: none waits for one. Samples need ids (gmr ingest --id-column)."
+        )
+    return (
+        "No label met a sample: those that wait have other ids. The id 3 is not the text '3' (see "
+        "--text-ids); look at --id-column, or wait for the samples."
+    )
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -556,6 +556,13 @@ def test_labels_come_later_by_the_command_line(
     assert "0 matched, 0 waiting for their sample, 38 unmatched (38 duplicate)" in said
     assert learned(service)["samples_seen"] == 635
 
+    # Labels that meet nothing at all may have the wrong ids.
+    missed = tmp_path / "missed.csv"
+    missed.write_text("id,label\n7,cat\n8,cat\n")
+    hint = "No label met a sample: those that wait have other ids."
+    assert hint in run("labels", str(missed))
+    assert "No label met" not in said
+
     # Labels that came first meet their samples when these come.
     with GMRClient(url) as client:
         client.ingest(samples(2, seed=9), sample_ids=["nobody-0", "nobody-1"])
