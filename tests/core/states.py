@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -101,16 +101,31 @@ def lived(
 
     It is lived once for all tests that ask: a step changes nothing of the state given in.
     """
+    return lived_through(engine, batches, tuple(labels), n_batches, size, seed, labelled)[0]
+
+
+def lived_through(
+    engine: Engine, stream: Callable[..., Iterable[Batch | str]], *arguments: Any
+) -> tuple[EngineState, list[Event]]:
+    """The state of an engine after `stream(*arguments)`, and all that happened.
+
+    It is lived once for all tests that ask, as in `lived`.
+
+    Arguments:
+        stream: The same for the same arguments, which can be hashed.
+    """
     assert engine.device.type == "cpu"
-    return _lived(engine.config, tuple(labels), n_batches, size, seed, labelled)
+    state, happened = _lived_through(engine.config, stream, arguments)
+    return state, list(happened)
 
 
-@lru_cache(maxsize=64)
-def _lived(
-    config: EngineConfig, labels: tuple[int, ...], n: int, size: int, seed: int, labelled: bool
-) -> EngineState:
+@lru_cache(maxsize=128)
+def _lived_through(
+    config: EngineConfig, stream: Callable[..., Iterable[Batch | str]], arguments: tuple[Any, ...]
+) -> tuple[EngineState, tuple[Event, ...]]:
     engine = Engine(config)
-    return play(engine, engine.start(), list(batches(labels, n, size, seed, labelled)))[0]
+    state, happened = play(engine, engine.start(), list(stream(*arguments)))
+    return state, tuple(happened)
 
 
 @st.composite
