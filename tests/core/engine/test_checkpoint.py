@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -38,16 +39,22 @@ CONFIGS = {
         n_components=6,
         warm_up=200,
         window=150,
+        experts=False,
         shadow_detectors="paper,adwin,page_hinkley,kswin",
     ),
-    "flat, adwin": EngineConfig(preset="flat", n_components=6, warm_up=200, detector="adwin"),
-    "flat, no detector": EngineConfig(preset="flat", n_components=3, detector="none"),
+    "flat, adwin": EngineConfig(
+        preset="flat", n_components=6, warm_up=200, detector="adwin", experts=False
+    ),
+    "flat, no detector": EngineConfig(
+        preset="flat", n_components=3, detector="none", experts=False
+    ),
     "paper, sequential": EngineConfig(
         preset="paper", n_components=4, warm_up=200, replay="proportional"
     ),
 }
 
 
+@functools.cache
 def held_aside() -> tuple[EngineConfig, EngineState]:
     """A state in the middle of a suspicion, with batches set aside, some of them labelled."""
     config = EngineConfig(n_components=12)
@@ -445,7 +452,7 @@ def test_components_of_an_earlier_release_were_named_after_their_family() -> Non
 def test_of_an_earlier_release_ranks_say_the_bins_of_likelihoods() -> None:
     config = CONFIGS["mfa"]
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    state = lived(engine, [0, 1], 30)
     tensors, text = unpack(FORMAT, dump(state, config, {}))
     text["state"], n = re.subn(r', "edges": "[^"]*"|"edges": "[^"]*", ', "", text["state"])
     assert n > 0
@@ -456,7 +463,7 @@ def test_of_an_earlier_release_ranks_say_the_bins_of_likelihoods() -> None:
 def test_experts_of_an_earlier_release_have_counted_no_new_names() -> None:
     config = CONFIGS["mfa"]
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    state = lived(engine, [0, 1], 30)
     tensors, text = unpack(FORMAT, dump(state, config, {}))
     tree = json.loads(text["state"])
     del tree["model"]["panel"]["new_names"]
@@ -473,7 +480,7 @@ def test_experts_of_an_earlier_release_have_counted_no_new_names() -> None:
 def test_components_of_an_earlier_release_expected_no_votes(preset: str) -> None:
     config = CONFIGS[preset]
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), batches([0, 1], 8))
+    state = lived(engine, [0, 1], 8)
     tensors, text = unpack(FORMAT, dump(state, config, {}))
     text["state"], n = re.subn(r', "vote_baseline": "[^"]*"', "", text["state"])
     assert n > 0
@@ -484,7 +491,7 @@ def test_components_of_an_earlier_release_expected_no_votes(preset: str) -> None
 def test_what_an_earlier_release_called_otherwise_is_read() -> None:
     config = CONFIGS["mfa"]
     engine = Engine(config)
-    state, _ = play(engine, engine.start(), batches([0, 1], 30))
+    state = lived(engine, [0, 1], 30)
     assert state.watch.armed
     tensors, text = unpack(FORMAT, dump(state, config, {}))
     for names in (

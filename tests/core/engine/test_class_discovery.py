@@ -38,7 +38,7 @@ from core.learners.per_class.mfa import MfaLearner
 from core.memory.proposals import MOST_OPEN, MOST_RECENT, MOST_UNKNOWN, group_of
 from core.outliers.unknown import is_unknown
 from core.running import Running
-from tests.core.states import assert_identical, tensors_of
+from tests.core.states import assert_identical, lived, tensors_of
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
 NEW = 16
@@ -50,16 +50,14 @@ def of(kind: type[Event], events: list[Event]) -> list[Any]:
 
 
 def engine_of(**config: Any) -> Engine:
-    return Engine(
-        EngineConfig(**{"n_components": 24, "detector": "none", "proposal_samples": 20, **config})
-    )
+    """Names are the mixture's own, unless experts are asked for."""
+    usual = {"n_components": 24, "detector": "none", "proposal_samples": 20, "experts": False}
+    return Engine(EngineConfig(**{**usual, **config}))
 
 
-def taught(engine: Engine, n: int = 15) -> EngineState:
-    state = engine.start()
-    for batch in batches([0, 1], n):
-        state, _ = engine.step(state, batch)
-    return state
+def long(engine: Engine) -> EngineState:
+    """After 8,000 samples with labels, of which none is proposed whatever the settings say."""
+    return lived(Engine(replace(engine.config, proposal_samples=20)), [0, 1], 80)
 
 
 def traffic(
@@ -107,9 +105,10 @@ def test_unknown_is_what_lies_far_below_the_mean() -> None:
 # A class that comes without labels --------------------------------------------------------
 
 
-def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> None:
-    engine = engine_of()
-    state, events = traffic(engine, taught(engine), NEW)
+@pytest.mark.parametrize("experts", [True, False])
+def test_unknown_samples_that_keep_coming_together_are_proposed_and_named(experts: bool) -> None:
+    engine = engine_of(experts=experts)
+    state, events = traffic(engine, lived(engine, [0, 1], 15), NEW)
     (proposed,) = of(ClassProposed, events)
     assert (proposed.proposal, proposed.origin) == (1, "unknown")
     assert proposed.samples >= 20
@@ -138,7 +137,7 @@ def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> N
 
 def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> None:
     engine = engine_of()
-    state, events = traffic(engine, taught(engine), NEW)
+    state, events = traffic(engine, lived(engine, [0, 1], 15), NEW)
     (proposed,) = of(ClassProposed, events)
     for index in range(40):
         x = torch.cat([blob(0, 50, 900 + index), blob(1, 30, index), blob(NEW, 20, 900 + index)])
@@ -156,7 +155,7 @@ def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> 
 def test_samples_whose_label_never_comes_are_proposed_like_those_without_an_id(reason: str) -> None:
     waits = {"samples": {"label_wait_samples": 200}, "limit": {"awaiting_limit": 200}, "time": {}}
     engine = engine_of(**waits[reason])
-    state = taught(engine)
+    state = lived(engine, [0, 1], 15)
     happened: list[Event] = []
     for index, batch in enumerate(batches([0, 1], 12, seed=60, labelled=False)):
         x = torch.cat([batch.features[20:], blob(NEW, 20, 500 + index)])
@@ -189,7 +188,7 @@ def test_a_name_is_not_given_to_known_classes_that_came_without_labels(
     preset: str, shares: tuple[int, int, int]
 ) -> None:
     engine = engine_of(preset=preset)
-    state, _ = traffic(engine, taught(engine), NEW, share=shares[2])
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW, share=shares[2])
     for index in range(40):
         parts = [blob(label, n, 900 + index) for label, n in zip((0, 1, NEW), shares, strict=True)]
         state, _ = engine.step(state, Batch(torch.cat(parts)))
@@ -205,7 +204,7 @@ def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
     preset: str, before: bool
 ) -> None:
     engine = engine_of(preset=preset)
-    state, _ = traffic(engine, taught(engine), NEW, share=5)
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW, share=5)
     for index in range(40):
         parts = [blob(0, 60, 900 + index), blob(1, 35, 900 + index), blob(NEW, 5, 900 + index)]
         state, _ = engine.step(state, Batch(torch.cat(parts)))
@@ -232,10 +231,7 @@ def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
 
 def test_what_is_usual_in_its_sub_task_is_not_unknown() -> None:
     engine = engine_of()
-    state = engine.start()
-    for batch in batches([0, 1], 80):
-        state, _ = engine.step(state, batch)
-    state, _ = engine.declare_boundary(state)
+    state, _ = engine.declare_boundary(long(engine))
     for index in range(15):
         x = blob(NEW, 100, 900 + index, spread=0.25)
         state, _ = engine.step(state, Batch.of(x, ["new"] * 100))
@@ -257,8 +253,8 @@ def test_what_is_usual_in_its_sub_task_is_not_unknown() -> None:
 def test_labels_of_a_class_like_nothing_known_name_nothing_that_is_known(
     preset: str, each: int
 ) -> None:
-    engine = engine_of(preset=preset, proposal_samples=0)
-    state = taught(engine)
+    engine = engine_of(preset=preset, proposal_samples=0, experts=each == 5)
+    state = lived(engine, [0, 1], 15)
     for batch in batches([0, 1], 20, seed=60, labelled=False):
         state, _ = engine.step(state, batch)
     for index in range(5):
@@ -272,10 +268,7 @@ def test_labels_of_a_class_like_nothing_known_name_nothing_that_is_known(
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(preset: str) -> None:
     engine = engine_of(preset=preset, proposal_samples=0)
-    state = engine.start()
-    for batch in batches([0, 1], 80):
-        state, _ = engine.step(state, batch)
-    state, _ = engine.declare_boundary(state)
+    state, _ = engine.declare_boundary(long(engine))
     for index in range(6):
         state, _ = engine.step(state, Batch(blob(NEW, 100, 900 + index, spread=0.25)))
     usual = state.sub_task.log_likelihood.mean
@@ -293,7 +286,7 @@ def test_late_labels_name_a_sub_task_that_is_less_likely_than_those_before(prese
 
 def test_a_dismissed_proposal_is_learned_without_a_label() -> None:
     engine = engine_of()
-    state, _ = traffic(engine, taught(engine), NEW)
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW)
     held = len(state.pending.proposals.open[0].unknowns)
     seen, counts = state.model.samples_seen, state.model.class_counts
     state, events = engine.name(state, 1, None)
@@ -308,7 +301,7 @@ def test_a_dismissed_proposal_is_learned_without_a_label() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_neither_known_classes_nor_outliers_of_many_kinds_are_proposed(seed: int) -> None:
     engine = engine_of()
-    state = taught(engine)
+    state = lived(engine, [0, 1], 15)
     happened: list[Event] = []
     generator = torch.Generator().manual_seed(seed)
     for batch in batches([0, 1], 30, seed=70 + seed, labelled=False):
@@ -330,7 +323,7 @@ def test_outer_samples_of_known_categories_are_proposed_never(preset: str, seed:
     x = torch.cat([torch.eye(4)[category], numbers], 1)
     heard = torch.rand(len(x), generator=generator) < 0.1
     heard[:2000] = True
-    engine = Engine(EngineConfig(preset=preset))
+    engine = Engine(EngineConfig(preset=preset, experts=False))
     state, proposed = engine.start(), []
     for start in range(0, len(x), 100):
         rows = range(start, start + 100)
@@ -343,21 +336,21 @@ def test_outer_samples_of_known_categories_are_proposed_never(preset: str, seed:
 
 def test_labelled_samples_and_a_stream_without_classes_are_held_back_never() -> None:
     engine = engine_of()
-    state, events = engine.step(taught(engine), Batch.of(blob(NEW, 60, 3), ["new"] * 60))
+    state, events = engine.step(lived(engine, [0, 1], 15), Batch.of(blob(NEW, 60, 3), ["new"] * 60))
     assert of(BatchLearned, events)[0].unknown == 0
     state = engine.start()
     for batch in [*batches([0, 1], 15, labelled=False), Batch(blob(NEW, 60, 3))]:
         state, _ = engine.step(state, batch)
     assert state.model.samples_seen == state.stream.samples
     engine = engine_of(proposal_samples=0)
-    state, _ = engine.step(taught(engine), Batch(blob(NEW, 60, 3)))
+    state, _ = engine.step(lived(engine, [0, 1], 15), Batch(blob(NEW, 60, 3)))
     assert state.model.samples_seen == state.stream.samples
 
 
 def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.engine.class_discovery.MOST_UNKNOWN", 60)
     engine = engine_of(proposal_samples=10)
-    state, happened = taught(engine), list[Event]()
+    state, happened = lived(engine, [0, 1], 15), list[Event]()
     for label in range(7, 17):
         state, events = engine.step(state, Batch(blob(label, 12, label)))
         happened += events
@@ -379,14 +372,14 @@ def test_only_so_many_are_open_and_only_so_many_unknown(monkeypatch: pytest.Monk
 
 def test_a_stream_that_is_new_as_a_whole_is_learned() -> None:
     engine = engine_of()
-    state, events = engine.step(taught(engine), Batch(blob(NEW, 600, 3)))
+    state, events = engine.step(lived(engine, [0, 1], 15), Batch(blob(NEW, 600, 3)))
     assert of(BatchLearned, events)[0].unknown == 0
     assert state.model.samples_seen == state.stream.samples
 
 
 def test_too_many_classes_by_name_are_refused() -> None:
     engine = engine_of(max_classes=2)
-    state, _ = traffic(engine, taught(engine), NEW)
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW)
     with pytest.raises(InvalidLabels, match="to 3; at most 2"):
         engine.name(state, 1, "third")
 
@@ -397,7 +390,7 @@ def test_too_many_classes_by_name_are_refused() -> None:
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_after_a_boundary_a_name_falls_on_what_the_samples_were_learned_by(preset: str) -> None:
     engine = engine_of(preset=preset)
-    state, _ = traffic(engine, taught(engine), NEW)
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW)
     raw = {tuple(row) for row in state.pending.proposals.open[0].unknowns.features.tolist()}
     known = state.pending.proposals.open[0].samples
     state, events = engine.declare_boundary(state)
@@ -424,7 +417,7 @@ def test_after_a_boundary_a_name_falls_on_what_the_samples_were_learned_by(prese
 
 def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_learns() -> None:
     engine = engine_of(detector="sequential")
-    state = taught(engine, n=20)
+    state = lived(engine, [0, 1], 20)
     happened: list[Event] = []
     for index in range(12):
         state, events = engine.step(state, Batch(blob(4, 100, 700 + index)))
@@ -446,7 +439,7 @@ def test_a_new_sub_task_without_labels_is_proposed_and_its_name_covers_what_it_l
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_two_classes_without_labels_are_two_proposals_that_cover_them(preset: str) -> None:
     engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     # The next look is due before these end.
     state, proposed = unlabelled(engine, state, [4, 5], 14)
     first, second = proposed
@@ -467,7 +460,7 @@ def test_two_classes_without_labels_are_two_proposals_that_cover_them(preset: st
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str) -> None:
     engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     state, proposed = unlabelled(engine, state, [4], 6)
     assert len(proposed) == 1
     state, _ = engine.declare_boundary(state)
@@ -488,7 +481,7 @@ def test_known_classes_that_come_back_without_labels_are_no_proposal(preset: str
 def test_the_place_of_a_proposal_has_room_for_its_samples() -> None:
     """Of a cluster the last samples alone are kept, and its components have learned more."""
     engine = engine_of(n_components=60, proposal_samples=450)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     start = state.stream.samples
     state, (proposed,) = unlabelled(engine, state, [4], 12)
     assert proposed.samples <= proposed.last_sample - proposed.first_sample + 1
@@ -500,7 +493,7 @@ def test_the_place_of_a_proposal_has_room_for_its_samples() -> None:
 
 def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
     engine = engine_of(n_components=60, proposal_samples=50)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     state, (proposed,) = unlabelled(engine, state, [4], 6)
     state, _ = engine.name(state, proposed.proposal, None)
     assert len(state.pending.proposals.dismissed) == 1
@@ -513,7 +506,7 @@ def test_what_was_dismissed_is_not_proposed_again_in_its_sub_task() -> None:
 
 def test_recent_samples_are_bounded_and_no_part_of_a_kept_version() -> None:
     engine = engine_of(proposal_samples=50)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     state, _ = unlabelled(engine, state, [4], 9)
     assert (
         len(state.pending.proposals.recent)
@@ -548,7 +541,7 @@ def test_what_had_no_room_is_proposed_once_another_is_named(
 ) -> None:
     monkeypatch.setattr("core.engine.class_discovery.MOST_OPEN", 1)
     engine = engine_of(preset=preset, n_components=60, proposal_samples=50)
-    state, _ = engine.declare_boundary(taught(engine))
+    state, _ = engine.declare_boundary(lived(engine, [0, 1], 15))
     state, (first,) = unlabelled(engine, state, [4, 5], 14)
     state, events = engine.name(state, first.proposal, "first")
     (second,) = of(ClassProposed, events)
@@ -643,7 +636,7 @@ def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = engine_of()
-    state, _ = traffic(engine, taught(engine), NEW)
+    state, _ = traffic(engine, lived(engine, [0, 1], 15), NEW)
     monkeypatch.setattr(MfaLearner, "unnamed", lambda *_: None)
     state, events = engine.declare_boundary(state)
     assert [event.reason for event in of(ProposalClosed, events)] == ["boundary"]
@@ -659,8 +652,10 @@ def test_a_model_on_which_no_name_can_fall_closes_proposals_at_a_boundary(
 def test_every_sample_is_learned_once_and_a_restart_changes_no_bit(
     choices: list[int], preset: str
 ) -> None:
-    engine = engine_of(preset=preset, proposal_samples=10, detector="sequential", n_components=9)
-    state = taught(engine, n=8)
+    engine = engine_of(
+        preset=preset, proposal_samples=10, detector="sequential", n_components=9, experts=True
+    )
+    state = lived(engine, [0, 1], 8)
     happened: list[Event] = []
     for turn, choice in enumerate(choices):
         again, _, _ = load(dump(state, engine.config, {}))
@@ -706,7 +701,7 @@ def test_around_what_is_known_is_what_has_its_mean_in_the_middle() -> None:
     """A new class may lie nearer to that than samples do, where features are many."""
     generator = torch.Generator().manual_seed(0)
     known = torch.randn(4000, 64, generator=generator)
-    engine = Engine(EngineConfig(preset="flat", n_components=4, detector="none"))
+    engine = Engine(EngineConfig(preset="flat", n_components=4, detector="none", experts=False))
     state = engine.start()
     for batch in known.split(100):
         state, _ = engine.step(state, Batch.of(batch, ["known"] * 100))
@@ -725,7 +720,7 @@ def test_beside_a_group_around_what_is_known_another_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = engine_of()
-    state, asked = taught(engine), list[list[float]]()
+    state, asked = lived(engine, [0, 1], 15), list[list[float]]()
 
     def group(_: Proximity, __: EngineState, features: Tensor, least: int) -> list[int] | None:
         asked.append(features[:, 0].tolist())

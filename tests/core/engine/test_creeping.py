@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -46,15 +48,20 @@ def taken(
     return state, told
 
 
+@functools.cache
+def after(*creeps: tuple[int, int, float]) -> tuple[EngineState, list[Event]]:
+    """What `taken` gives of a whole `stream`; tests go on from here."""
+    return taken(MODEL.start(), stream(*creeps))
+
+
 def drifts(events: list[Event]) -> list[FeaturesDrifting]:
     return [event for event in events if isinstance(event, FeaturesDrifting)]
 
 
 @pytest.mark.parametrize("wild", [1e6, -999.0])
 def test_one_wild_value_hides_nothing_that_creeps(wild: float) -> None:
+    (expected,) = drifts(after((2, 0, 3.0))[1])
     x = stream((2, 0, 3.0))
-    _, events = taken(MODEL.start(), x)
-    (expected,) = drifts(events)
     x[700, 2] = wild
     _, events = taken(MODEL.start(), x)
     (found,) = drifts(events)
@@ -64,7 +71,7 @@ def test_one_wild_value_hides_nothing_that_creeps(wild: float) -> None:
 
 
 def test_each_feature_that_creeps_is_told_once_and_no_other() -> None:
-    _, events = taken(MODEL.start(), stream((2, 0, 3.0), (4, 6000, 4.0)))
+    _, events = after((2, 0, 3.0), (4, 6000, 4.0))
     first, second = drifts(events)
     assert [row["feature"] for row in first.features] == [2]
     assert [row["feature"] for row in second.features] == [4]
@@ -98,7 +105,7 @@ def test_it_begins_anew_with_a_sub_task() -> None:
 
 def test_what_was_told_is_in_the_checkpoint() -> None:
     x = stream((2, 0, 3.0), (4, 6000, 4.0))
-    whole, _ = taken(MODEL.start(), x)
+    whole, _ = after((2, 0, 3.0), (4, 6000, 4.0))
     half, first = taken(MODEL.start(), x[:7000])
     assert len(drifts(first)) == 1
     kept, _, _ = load(dump(half, MODEL.config, {}))

@@ -67,7 +67,7 @@ TOLD = {
 
 
 def test_phases_follow_from_decisions_as_the_table_says() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
     state = engine.start()
     outliers = [Batch(blob(9, 6, seed=5)), *batches([0, 1], 4, seed=6)]
     stream = [*batches([0, 1], 25, seed=1), *outliers, *batches([0], 8, seed=2)]

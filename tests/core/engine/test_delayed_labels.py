@@ -34,7 +34,7 @@ from core.events import (
 )
 from core.memory.awaiting_samples import AwaitingSamples, Rows
 from core.tensors import pack, unpack
-from tests.core.states import assert_identical, tensors_of
+from tests.core.states import assert_identical, lived, tensors_of
 from tests.core.streams import N_FEATURES, batches, blob
 
 STAMP = 1 / 4096
@@ -219,12 +219,14 @@ def test_a_restart_in_the_middle_changes_no_bit(life: list[Step], at: int, prese
 
 @pytest.fixture
 def engine() -> Engine:
-    return Engine(EngineConfig(preset="flat", n_components=12))
+    return Engine(EngineConfig(preset="flat", n_components=12, experts=False))
 
 
-def taught(engine: Engine, state: EngineState | None = None, n: int = 15) -> EngineState:
+def taught(engine: Engine, n: int = 15) -> EngineState:
     """A model that knows classes 0 and 1."""
-    state = engine.start() if state is None else state
+    if not isinstance(engine.learner, Watched):
+        return lived(engine, [0, 1], n)
+    state = engine.start()
     for batch in batches([0, 1], n):
         state, _ = engine.step(state, batch)
     return state
@@ -271,7 +273,9 @@ def test_unmatched_labels_are_told_apart(engine: Engine) -> None:
     assert matched.unmatched == {"duplicate": 2, "late": 1, "unknown": 0}
     assert (matched.matched, matched.kept) == (0, 1)
     # The early one is given up when its sample has not come within the wait.
-    engine = Engine(EngineConfig(preset="flat", n_components=12, label_wait_samples=150))
+    engine = Engine(
+        EngineConfig(preset="flat", n_components=12, experts=False, label_wait_samples=150)
+    )
     state, events = engine.step(state, next(iter(batches([0, 1], 1))))
     assert not of(LabelsMatched, events)
     state, events = engine.step(state, next(iter(batches([0, 1], 1))))
@@ -290,7 +294,9 @@ def test_the_first_label_of_an_id_counts_whatever_a_second_says(engine: Engine) 
 
 
 def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12, label_wait_samples=250))
+    engine = Engine(
+        EngineConfig(preset="flat", n_components=12, experts=False, label_wait_samples=250)
+    )
     state = taught(engine)
     state, _ = engine.step(state, Batch(blob(0, 10, 7), sample_ids=tuple(range(10))))
     missed: list[Any] = []
@@ -303,7 +309,7 @@ def test_the_wait_ends_after_so_many_samples_of_the_stream() -> None:
 
 
 def test_more_than_the_limit_do_not_wait() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12, awaiting_limit=4))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False, awaiting_limit=4))
     state = taught(engine)
     state, events = engine.step(state, Batch(blob(0, 10, 7), sample_ids=tuple(range(10))))
     assert [(e.samples, e.reason) for e in of(LabelsMissed, events)] == [(6, "limit")]
@@ -314,7 +320,7 @@ def test_more_than_the_limit_do_not_wait() -> None:
 
 
 def test_too_many_classes_by_late_labels_are_refused(engine: Engine) -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12, max_classes=3))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False, max_classes=3))
     state = taught(engine)
     state, _ = engine.step(state, Batch(blob(0, 3, 7), sample_ids=(1, 2, 3)))
     state, _ = engine.label(state, [77], ["early"])
@@ -403,7 +409,7 @@ def test_samples_of_a_suspected_change_wait_with_it_and_begin_the_new_sub_task()
 
 
 def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
     state = taught(engine, n=20)
     state, _ = engine.step(state, Batch(blob(0, 5, 3), sample_ids=tuple("abcde")))
     number, events = 0, list[Event]()
@@ -421,7 +427,7 @@ def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
 
 
 def test_a_suspicion_whose_samples_all_wait_is_bounded_like_any_other() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12, set_aside_limit=6))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False, set_aside_limit=6))
     state = taught(engine, n=20)
     for number in range(0, 80, 4):
         ids = tuple(range(number, number + 4))
@@ -440,11 +446,8 @@ def test_a_rollback_forgets_what_waits(engine: Engine) -> None:
 
 def test_a_change_among_samples_that_wait_is_explained_by_the_model_of_before_it() -> None:
     """What is learned at the boundary as still of the old sub-task may hold some of the new."""
-    engine = Engine(EngineConfig(n_components=12, label_wait_samples=100_000))
-    state = engine.start()
-    for batch in batches([0, 1], 15):
-        state, _ = engine.step(state, batch)
-    known = state
+    engine = Engine(EngineConfig(n_components=12, experts=False, label_wait_samples=100_000))
+    known = state = taught(engine)
     events: list[Event] = []
     usual = [one.features for one in batches([0, 1], 5, seed=3)]
     for n, x in enumerate([*usual, *(blob(2, 100, 60 + part) for part in range(5))]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -36,7 +37,7 @@ from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, lived, play
 from tests.core.streams import batches, blob
 
-CONFIG = EngineConfig(n_components=12)
+CONFIG = EngineConfig(n_components=12, experts=False)
 
 
 def of(kind: type[Event], events: list[Event]) -> list[Any]:
@@ -393,7 +394,7 @@ def test_wear_is_shown_by_all_samples_since_it_began() -> None:
 def test_a_sub_task_that_returns_is_named_and_with_labels_not_consolidated_again(
     preset: str, labelled: bool
 ) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12))
+    engine = Engine(EngineConfig(preset=preset, n_components=12, experts=False))
     state, told = engine.start(), []
     for turn, labels in enumerate([[0, 1], [2, 3], [0, 1], [2, 3]]):
         stream = list(batches(labels, 20, seed=turn + 1, labelled=labelled))
@@ -420,8 +421,8 @@ def test_a_sub_task_that_returns_is_named_and_with_labels_not_consolidated_again
 
 def test_a_return_with_a_new_class_beside_it_is_new() -> None:
     engine = Engine(CONFIG)
-    script: Script = [*batches([0, 1], 20, seed=1), *batches([2, 3], 20, seed=2)]
-    state, _ = play(engine, engine.start(), script)
+    state = lived(engine, [0, 1], 20, seed=1)
+    state, _ = play(engine, state, list(batches([2, 3], 20, seed=2)))
     state, events = play(engine, state, list(batches([0, 1, 4], 5, seed=3)))
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.recurrence_of is None
@@ -442,7 +443,7 @@ def test_a_declared_boundary_asks_for_no_return() -> None:
 
 PRESETS = {
     "mfa": EngineConfig(n_components=6, n_factors=3, warm_up=200),
-    "flat": EngineConfig(preset="flat", n_components=6, warm_up=200),
+    "flat": EngineConfig(preset="flat", n_components=6, warm_up=200, experts=False),
     "paper": EngineConfig(preset="paper", n_components=9, warm_up=200),
     "dcgmm": EngineConfig(preset="dcgmm", n_components=4, warm_up=200, image="4,4"),
 }
@@ -467,7 +468,7 @@ def test_versions_of_a_model_share_one_forward_pass_and_say_the_same_without(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seven hundred samples are more than are scored at a time."""
-    config = PRESETS["mfa"]
+    config = replace(PRESETS["mfa"], experts=False)
     asked = list[tuple[FactorPart, int, float]]()
     scores, observe = FactorPart.log_joint, SequentialDetector.observe
 
@@ -569,8 +570,7 @@ def test_a_state_of_the_last_releases_detector_begins_anew() -> None:
 def shares_shift(labelled: bool, n_batches: int = 8) -> tuple[EngineState, list[Event]]:
     """Two classes evenly, then one of them alone."""
     engine = Engine(CONFIG)
-    both = list(batches([0, 1], 25, seed=1, labelled=labelled))
-    state, _ = play(engine, engine.start(), [*both])
+    state = lived(engine, [0, 1], 25, seed=1, labelled=labelled)
     return play(engine, state, list(batches([0], n_batches, seed=2, labelled=labelled)))
 
 

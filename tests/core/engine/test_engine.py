@@ -54,31 +54,38 @@ def accuracy(engine: Engine, state: EngineState, labels: list[int]) -> float:
 
 @pytest.fixture
 def engine() -> Engine:
+    """One that names by its mixture alone."""
+    return Engine(EngineConfig(n_components=12, experts=False))
+
+
+@pytest.fixture
+def advised() -> Engine:
+    """One with experts, as by default."""
     return Engine(EngineConfig(n_components=12))
 
 
-def test_a_stream_of_three_sub_tasks_is_learned_without_forgetting_any(engine: Engine) -> None:
-    state, events = run(engine, engine.start(), list(batches([0, 1], 20, seed=1)))
+def test_a_stream_of_three_sub_tasks_is_learned_without_forgetting_any(advised: Engine) -> None:
+    state, events = run(advised, advised.start(), list(batches([0, 1], 20, seed=1)))
     assert [event.label for event in of(ClassDiscovered, events)] == [0, 1] or [
         event.label for event in of(ClassDiscovered, events)
     ] == [1, 0]
     assert not of(BoundaryDetected, events)
-    assert accuracy(engine, state, [0, 1]) > 0.97
+    assert accuracy(advised, state, [0, 1]) > 0.97
 
-    state, events = run(engine, state, list(batches([2, 3], 20, seed=2)))
+    state, events = run(advised, state, list(batches([2, 3], 20, seed=2)))
     (boundary,) = of(BoundaryDetected, events)
     assert boundary.batch_index == 20
     assert boundary.estimated_start_batch == 20
     assert boundary.estimated_start_sample == 2000
     assert boundary.version_before == 20
     assert boundary.version_after == state.model.version - 19
-    assert accuracy(engine, state, [0, 1, 2, 3]) > 0.97
+    assert accuracy(advised, state, [0, 1, 2, 3]) > 0.97
 
-    state, events = run(engine, state, list(batches([4, 5], 20, seed=3)))
+    state, events = run(advised, state, list(batches([4, 5], 20, seed=3)))
     assert [event.sub_task for event in of(BoundaryDetected, events)] == [2]
-    assert accuracy(engine, state, [0, 1, 2, 3, 4, 5]) > 0.97
+    assert accuracy(advised, state, [0, 1, 2, 3, 4, 5]) > 0.97
     assert state.model.samples_seen == 6000
-    assert engine.snapshot(state).info.components <= 12
+    assert advised.snapshot(state).info.components <= 12
 
 
 def test_every_batch_is_reported_once_and_in_order(engine: Engine) -> None:
@@ -101,7 +108,7 @@ def test_prequential_accuracy_is_that_of_the_model_before_the_batch(engine: Engi
 
 
 def test_suspicious_batches_are_set_aside_and_become_the_new_sub_task() -> None:
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     state = lived(engine, [0, 1], 20)
     # Small batches of something new: suspicion first, then certainty.
     small = [Batch(batch.features) for batch in batches([2], 12, size=4, seed=5)]
@@ -189,7 +196,7 @@ def test_a_quiet_stream_settles_what_is_set_aside(engine: Engine) -> None:
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12))
+    engine = Engine(EngineConfig(preset=preset, n_components=12, experts=False))
     assert engine.is_settled(engine.start())
     begun = engine.start()
     assert engine.settle(begun) == (begun, [])
@@ -212,7 +219,7 @@ def test_a_quiet_stream_takes_in_what_waits_once(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_stream_with_pauses_ends_as_one_without(preset: str) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none", experts=False))
     steady = pausing = engine.start()
     settled = 0
     for batch in batches([0, 1, 2], 12, seed=3):
@@ -229,7 +236,7 @@ def test_a_stream_with_pauses_ends_as_one_without(preset: str) -> None:
 
 
 def test_a_suspicion_cannot_hold_more_than_the_limit() -> None:
-    engine = Engine(EngineConfig(n_components=12, set_aside_limit=6))
+    engine = Engine(EngineConfig(n_components=12, set_aside_limit=6, experts=False))
     state = lived(engine, [0, 1], 20)
     most = 0
     for batch in batches([2], 20, size=4, seed=5):
@@ -297,7 +304,7 @@ def test_a_restored_sub_task_can_end_at_once_if_it_had_begun(engine: Engine, sou
 @pytest.mark.parametrize("labelled", [True, False])
 def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelled: bool) -> None:
     """The same data once more must tell the same; the detector need not begin anew."""
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     kept = lived(engine, [0, 1], 20, labelled=labelled)
     assert kept.watch.armed
     change = list(batches([2, 3], 4, seed=9, labelled=labelled))
@@ -323,7 +330,7 @@ def test_after_a_rollback_the_next_change_is_found_as_it_would_have_been(labelle
 
 def test_whoever_is_watched_anew_is_not_armed() -> None:
     """An uploaded state is not trusted to tell what its samples were like."""
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     kept = lived(engine, [0, 1], 20)
     uploaded, _ = engine.restore(engine.start(), kept, "checkpoint")
     for state in (uploaded, engine.watched_anew(kept)):
@@ -333,7 +340,7 @@ def test_whoever_is_watched_anew_is_not_armed() -> None:
 
 
 def test_what_was_set_aside_in_what_is_restored_is_dropped_too() -> None:
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     kept = lived(engine, [0, 1], 20)
     later, _ = run(engine, kept, list(batches([2, 3], 4, seed=9)))
     (change,) = batches([2, 3], 1, seed=9)
@@ -381,11 +388,11 @@ def test_an_empty_engine_has_no_boundary_to_declare(engine: Engine) -> None:
     assert engine.declare_boundary(state) == (state, [])
 
 
-def test_no_raw_sample_survives_its_sub_task(engine: Engine) -> None:
-    state = lived(engine, [0, 1], 2)
-    assert engine.snapshot(state).info.window == 200
-    state, _ = engine.declare_boundary(state)
-    assert engine.snapshot(state).info.window == 0
+def test_no_raw_sample_survives_its_sub_task(advised: Engine) -> None:
+    state = lived(advised, [0, 1], 2)
+    assert advised.snapshot(state).info.window == 200
+    state, _ = advised.declare_boundary(state)
+    assert advised.snapshot(state).info.window == 0
     tensors: list[torch.Tensor] = []
     collect(state, tensors)
     rows = {tuple(row) for batch in batches([0, 1], 2) for row in batch.features.tolist()}
@@ -424,12 +431,12 @@ def test_the_same_stream_gives_the_same_model_bit_for_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*tensors, strict=True))
 
 
-def test_a_step_leaves_the_state_it_was_given_alone(engine: Engine) -> None:
-    state = lived(engine, [0, 1], 12)
+def test_a_step_leaves_the_state_it_was_given_alone(advised: Engine) -> None:
+    state = lived(advised, [0, 1], 12)
     before: list[torch.Tensor] = []
     collect(state, before)
     copies = [tensor.clone() for tensor in before]
-    run(engine, state, list(batches([2, 3], 12)))
+    run(advised, state, list(batches([2, 3], 12)))
     assert all(torch.equal(a, b) for a, b in zip(before, copies, strict=True))
 
 
@@ -480,18 +487,18 @@ def test_one_sample_at_a_time_is_enough(engine: Engine) -> None:
     assert accuracy(engine, state, [0, 1]) > 0.95
 
 
-def test_a_class_may_have_a_name(engine: Engine) -> None:
-    state, _ = engine.step(
-        engine.start(),
+def test_a_class_may_have_a_name(advised: Engine) -> None:
+    state, _ = advised.step(
+        advised.start(),
         Batch.of(torch.cat([blob(0, 50, 1), blob(1, 50, 1)]), ["cat"] * 50 + [1] * 50),
     )
-    assert engine.snapshot(state).classes == ("cat", 1)
+    assert advised.snapshot(state).classes == ("cat", 1)
 
 
-def test_integer_and_text_labels_are_different_classes(engine: Engine) -> None:
+def test_integer_and_text_labels_are_different_classes(advised: Engine) -> None:
     features = torch.cat([blob(0, 50, 1), blob(1, 50, 1)])
-    state, _ = engine.step(engine.start(), Batch.of(features, [1] * 50 + ["1"] * 50))
-    snapshot = engine.snapshot(state)
+    state, _ = advised.step(advised.start(), Batch.of(features, [1] * 50 + ["1"] * 50))
+    snapshot = advised.snapshot(state)
     assert snapshot.classes == (1, "1")
     named = [snapshot.classes[code] for code in snapshot.classify(blob(1, 20, 3)).codes.tolist()]
     assert named == ["1"] * 20
@@ -529,7 +536,7 @@ def test_a_checkpoint_of_another_width_is_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 def test_features_of_any_scale_are_learned(scale: float) -> None:
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     scales = torch.logspace(-1, 1, N_FEATURES) * scale
 
     def scaled(batch: Batch) -> Batch:
@@ -548,7 +555,7 @@ def test_features_of_any_scale_are_learned(scale: float) -> None:
 
 def test_the_cost_of_a_batch_does_not_grow_with_the_sub_tasks_seen() -> None:
     """Counted, not timed: components, replayed rows and held samples stay within the budget."""
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     state = engine.start()
     for sub_task in range(10):
         state, events = run(engine, state, list(batches([sub_task], 12, seed=sub_task)))
@@ -578,31 +585,31 @@ def test_labels_that_are_unique_by_mistake_are_refused() -> None:
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_a_state_without_raw_samples_is_the_same_model_and_learns_on(
-    engine: Engine, labelled: bool
+    advised: Engine, labelled: bool
 ) -> None:
-    state = lived(engine, [0, 1], 2, labelled=labelled)
-    bare = engine.without_raw(state)
-    assert engine.snapshot(state).info.window == 200
-    assert engine.snapshot(bare).info.window == 0
+    state = lived(advised, [0, 1], 2, labelled=labelled)
+    bare = advised.without_raw(state)
+    assert advised.snapshot(state).info.window == 200
+    assert advised.snapshot(bare).info.window == 0
     x = blob(0, 50, seed=3)
-    asked = [engine.snapshot(one).outliers(x).log_likelihoods for one in (state, bare)]
+    asked = [advised.snapshot(one).outliers(x).log_likelihoods for one in (state, bare)]
     assert torch.equal(*asked)
-    bare, _ = run(engine, bare, list(batches([0, 1, 2], 10, labelled=labelled, seed=4)))
-    assert bool(engine.snapshot(bare).outliers(x).log_likelihoods.isfinite().all())
+    bare, _ = run(advised, bare, list(batches([0, 1, 2], 10, labelled=labelled, seed=4)))
+    assert bool(advised.snapshot(bare).outliers(x).log_likelihoods.isfinite().all())
     if labelled:
-        assert accuracy(engine, bare, [0, 1, 2]) > 0.95
+        assert accuracy(advised, bare, [0, 1, 2]) > 0.95
 
 
-def test_an_empty_state_without_raw_samples_is_empty(engine: Engine) -> None:
-    assert engine.without_raw(engine.start()).model.version == 0
+def test_an_empty_state_without_raw_samples_is_empty(advised: Engine) -> None:
+    assert advised.without_raw(advised.start()).model.version == 0
 
 
-def test_a_rollback_does_not_depend_on_whether_raw_samples_were_let_go(engine: Engine) -> None:
-    kept = lived(engine, [0, 1], 2)
-    state, _ = run(engine, kept, list(batches([2], 3)))
+def test_a_rollback_does_not_depend_on_whether_raw_samples_were_let_go(advised: Engine) -> None:
+    kept = lived(advised, [0, 1], 2)
+    state, _ = run(advised, kept, list(batches([2], 3)))
     found: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-    for one, tensors in zip((kept, engine.without_raw(kept)), found, strict=True):
-        restored, _ = engine.restore(state, one, "rollback")
-        collect(run(engine, restored, list(batches([0, 1, 2], 4, seed=6)))[0], tensors)
+    for one, tensors in zip((kept, advised.without_raw(kept)), found, strict=True):
+        restored, _ = advised.restore(state, one, "rollback")
+        collect(run(advised, restored, list(batches([0, 1, 2], 4, seed=6)))[0], tensors)
     assert len(found[0]) == len(found[1]) > 10
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -28,7 +28,7 @@ from core.engine.explanation import (
 from core.engine.state import EngineState
 from core.events import BoundaryDetected
 from core.memory.course import Course
-from tests.core.states import assert_identical, play
+from tests.core.states import assert_identical, lived, lived_through, play
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
 MADE = {"mfa": 60, "flat": 12, "paper": 9, "dcgmm": 9}
@@ -37,9 +37,10 @@ MADE = {"mfa": 60, "flat": 12, "paper": 9, "dcgmm": 9}
 def learned(
     labels: tuple[int, ...] = (0, 1), preset: str = "flat", labelled: bool = True
 ) -> tuple[Engine, EngineState]:
-    engine = Engine(EngineConfig(preset=preset, n_components=MADE[preset], detector="none"))
-    state, _ = play(engine, engine.start(), batches(labels, 20, labelled=labelled))
-    return engine, state
+    engine = Engine(
+        EngineConfig(preset=preset, n_components=MADE[preset], detector="none", experts=False)
+    )
+    return engine, lived(engine, labels, 20, labelled=labelled)
 
 
 def told(
@@ -51,9 +52,10 @@ def told(
 @pytest.mark.parametrize("rate", [0.05, 0.3, None])
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_inliers_are_those_of_the_outlier_scores(preset: str, rate: float | None) -> None:
-    config = EngineConfig(preset=preset, n_components=MADE[preset], detector="none")
+    config = EngineConfig(preset=preset, n_components=MADE[preset], detector="none", experts=False)
     engine = Engine(replace(config, outlier_false_positive_rate=rate))
-    state, _ = play(engine, engine.start(), batches((0, 1), 20))
+    # The rate says which are told apart, and nothing of what is learned.
+    state = lived(Engine(config), (0, 1), 20)
     x = torch.cat([blob(0, 40, seed=9), blob(0, 40, seed=8, spread=0.13), blob(5, 20, seed=7)])
     scored = engine.snapshot(state).outliers(x)
     assert scored.score == ("log_likelihood" if rate is None else "p_value")
@@ -87,9 +89,14 @@ def sensors(n: int, seed: int) -> torch.Tensor:
 
 def watched(seed: int = 0, preset: str = "flat") -> tuple[Engine, EngineState]:
     """After 2,000 readings in which nothing changes."""
-    engine = Engine(EngineConfig(preset=preset, n_components=MADE[preset], detector="none"))
-    parts = [Batch(part) for part in sensors(2000, seed).split(100)]
-    return engine, play(engine, engine.start(), parts)[0]
+    engine = Engine(
+        EngineConfig(preset=preset, n_components=MADE[preset], detector="none", experts=False)
+    )
+    return engine, lived_through(engine, readings, 2000, seed)[0]
+
+
+def readings(n: int, seed: int) -> list[Batch]:
+    return [Batch(part) for part in sensors(n, seed).split(100)]
 
 
 def named(answer: dict[str, Any]) -> list[int]:
@@ -132,7 +139,9 @@ def test_a_class_that_is_known_and_comes_back_is_told_by_all_that_it_changes() -
         x[rows, 2] += 2.0
         return x
 
-    engine = Engine(EngineConfig(preset="flat", n_components=MADE["flat"], detector="none"))
+    engine = Engine(
+        EngineConfig(preset="flat", n_components=MADE["flat"], detector="none", experts=False)
+    )
     state = engine.start()
     for number, fault in enumerate((0.0, 0.3, 0.0)):
         parts = [Batch(part) for part in plant(1500, number, fault).split(100)]
@@ -169,7 +178,9 @@ def test_a_rare_category_that_is_absent_by_chance_is_not_named(known: bool) -> N
         x[:, 9] = (torch.rand(n, generator=torch.Generator().manual_seed(seed)) < 0.05).float()
         return x
 
-    engine = Engine(EngineConfig(preset="flat", n_components=MADE["flat"], detector="none"))
+    engine = Engine(
+        EngineConfig(preset="flat", n_components=MADE["flat"], detector="none", experts=False)
+    )
     parts = [Batch(part) for part in table(2000, 0).split(100)]
     state, _ = play(engine, engine.start(), parts)
     if not known:
@@ -352,7 +363,9 @@ def test_chi_square_roots_square_to_the_two_sample_statistic() -> None:
 @settings(deadline=None, max_examples=20)
 @given(scale=st.sampled_from([1e-20, 1.0, 1e20, 3e37]), seed=st.integers(0, 99))
 def test_whatever_is_sent_the_answer_is_ready_for_json(scale: float, seed: int) -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=4, detector="none", seed=seed))
+    engine = Engine(
+        EngineConfig(preset="flat", n_components=4, detector="none", seed=seed, experts=False)
+    )
     generator = torch.Generator().manual_seed(seed)
     x = scale * torch.randn(80, 5, generator=generator)
     state, _ = engine.step(engine.start(), Batch.of(x[:40], ["a"] * 40))
@@ -362,8 +375,9 @@ def test_whatever_is_sent_the_answer_is_ready_for_json(scale: float, seed: int) 
 
 
 def test_an_engine_explains_what_it_detects_and_what_is_declared() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12))
-    state, events = play(engine, engine.start(), [*batches([0, 1], 20), *batches([5], 6, seed=3)])
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
+    state = lived(engine, [0, 1], 20)
+    state, events = play(engine, state, list(batches([5], 6, seed=3)))
     (found,) = [event for event in events if isinstance(event, BoundaryDetected)]
     answer: Any = found.explanation
     assert answer["samples"] == found.set_aside_samples + 100
@@ -378,11 +392,12 @@ def test_an_engine_explains_what_it_detects_and_what_is_declared() -> None:
 def test_the_model_is_the_same_whether_or_not_it_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stream = [*batches([0, 1], 20), *batches([5], 6, seed=3)]
     engine = Engine(EngineConfig(preset="flat", n_components=12))
-    one, _ = play(engine, engine.start(), stream)
+    before, stream = lived(engine, [0, 1], 20), list(batches([5], 6, seed=3))
+    one, events = play(engine, before, stream)
+    assert any(isinstance(event, BoundaryDetected) for event in events)
     monkeypatch.setattr("core.engine.boundary.explain", lambda *_: {})
-    other, _ = play(engine, engine.start(), stream)
+    other, _ = play(engine, before, stream)
     assert_identical(one, other)
 
 

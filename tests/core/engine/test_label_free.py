@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import eq
 
 import pytest
@@ -14,6 +15,7 @@ from core.engine.engine import Engine
 from core.engine.modes import Mode
 from core.engine.state import EngineState
 from core.events import BatchScored, ClassProposed, LabelsMatched
+from tests.core.states import lived_through
 
 D = 3
 
@@ -32,12 +34,14 @@ def engine() -> Engine:
     return Engine(EngineConfig(preset="flat", n_components=20, warm_up=400, detector="none"))
 
 
-def learned(engine: Engine, batches: int, state: EngineState | None = None) -> EngineState:
-    state = engine.start() if state is None else state
-    for seed in range(batches):
+def learned(engine: Engine, batches: int) -> EngineState:
+    return lived_through(engine, labelled, batches)[0]
+
+
+def labelled(n: int) -> Iterator[Batch]:
+    for seed in range(n):
         codes = codes_of(seed)
-        state, _ = engine.step(state, Batch.of(clouds(codes, seed), codes.tolist()))
-    return state
+        yield Batch.of(clouds(codes, seed), codes.tolist())
 
 
 def expected(events: list) -> BatchScored:
@@ -92,7 +96,7 @@ def test_classes_that_move_together_without_labels_are_not_taken_for_new_ones(pr
     """They may have kept their meaning, as here, or not: the interval holds both."""
     rng = torch.Generator().manual_seed(1)
     centres = 2 * torch.randn(6, 16, generator=rng)
-    one = Engine(EngineConfig(preset=preset, n_components=20, seed=0))
+    one = Engine(EngineConfig(preset=preset, n_components=20, seed=0, experts=preset == "mfa"))
     state = one.start()
     for index in range(30):
         codes = torch.randint(6, (100,), generator=rng)
@@ -153,7 +157,8 @@ def beside_labels(preset: str, share: float, seed: int) -> tuple[int, float, flo
     """
     rng = torch.Generator().manual_seed(seed)
     centres = torch.randn(5, 16, generator=rng)
-    one = Engine(EngineConfig(preset=preset, seed=seed, detector="none"))
+    experts = preset == "mfa"  # what the mixture names without them must be known as well
+    one = Engine(EngineConfig(preset=preset, seed=seed, detector="none", experts=experts))
     state, made, right, told = one.start(), 0, list[float](), None
     for index in range(46):
         codes = torch.randint(4, (100,), generator=rng)

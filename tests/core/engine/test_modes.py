@@ -35,7 +35,8 @@ from core.running import Running
 from tests.core.states import assert_identical, lived, play, scripts
 from tests.core.streams import batches, blob
 
-CONFIG = EngineConfig(preset="flat", warm_up=300, ert=50_000)
+CONFIG = EngineConfig(preset="flat", warm_up=300, ert=50_000, experts=False)
+ADVISED = replace(CONFIG, experts=True)
 
 
 def of(kind: type[Event], events: Sequence[Event]) -> list[Any]:
@@ -73,7 +74,8 @@ def test_what_passes_by_a_model_at_rest_leaves_no_trace(
     after: list[Batch | str],
     mode: Mode,
 ) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12, warm_up=100))
+    config = EngineConfig(preset=preset, n_components=12, warm_up=100, experts=preset == "mfa")
+    engine = Engine(config)
     state, _ = play(engine, engine.start(), before)
     plain, _ = play(engine, state, after)
     slept, events = rested(engine, state, mode, passing)
@@ -97,7 +99,7 @@ def test_the_boundary_after_a_thaw_is_that_without_the_freeze_and_counts_all_of_
     engine, stream = Engine(CONFIG), changing()
     _, plain = play(engine, engine.start(), stream)
     [boundary] = of(BoundaryDetected, plain)
-    state, _ = play(engine, engine.start(), stream[:6])
+    state = lived(engine, [0, 1], 6, seed=1)
     state, _ = rested(engine, state, Mode.FROZEN, list(batches([4], 3, size=70, seed=3)))
     _, events = play(engine, state, stream[6:])
     [moved] = of(BoundaryDetected, events)
@@ -114,8 +116,8 @@ def test_the_boundary_after_a_thaw_is_that_without_the_freeze_and_counts_all_of_
 
 
 def test_frozen_batches_are_scored_and_told_and_change_no_answer() -> None:
-    engine, stream = Engine(CONFIG), changing()
-    state, _ = play(engine, engine.start(), stream[:12])
+    engine, stream = Engine(ADVISED), changing()
+    state = lived(engine, [0, 1], 12, seed=1)
     frozen, [changed] = engine.change_mode(state, Mode.FROZEN, "ada", "an incident")
     assert (changed.mode, changed.mode_before, changed.by) == ("frozen", "learn", "ada")
     assert changed.reason == "an incident"
@@ -138,7 +140,7 @@ def test_frozen_batches_are_scored_and_told_and_change_no_answer() -> None:
 def test_detectors_alone_find_a_change_and_do_not_cross_it_and_the_thaw_crosses_it() -> None:
     config = replace(CONFIG, shadow_detectors="paper")
     engine, stream = Engine(config), changing()
-    state, _ = play(engine, engine.start(), stream[:12])
+    state = lived(engine, [0, 1], 12, seed=1)
     watching, _ = engine.change_mode(state, Mode.DETECT_ONLY)
     assert watching.phase == "armed"
     after, events = play(engine, watching, stream[12:])
@@ -215,11 +217,11 @@ def test_labels_above_the_limit_and_what_would_change_the_model_are_refused() ->
 
 @pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.DETECT_ONLY])
 def test_a_checkpoint_in_any_mode_goes_on_bit_for_bit(mode: Mode) -> None:
-    engine, stream = Engine(CONFIG), changing()
-    state, _ = play(engine, engine.start(), stream[:12])
+    engine, stream = Engine(ADVISED), changing()
+    state = lived(engine, [0, 1], 12, seed=1)
     state, _ = engine.change_mode(state, mode)
     state, _ = play(engine, state, stream[12:16])
-    loaded, _, _ = checkpoint.load(checkpoint.dump(state, CONFIG, {}))
+    loaded, _, _ = checkpoint.load(checkpoint.dump(state, ADVISED, {}))
     assert_identical(loaded, state)
     one, events = play(engine, loaded, stream[16:])
     other, same = play(engine, state, stream[16:])
@@ -230,7 +232,7 @@ def test_a_checkpoint_in_any_mode_goes_on_bit_for_bit(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", [Mode.FROZEN, Mode.DETECT_ONLY])
 def test_a_rollback_leaves_the_mode_in_force(mode: Mode) -> None:
     engine, stream = Engine(CONFIG), changing()
-    early, _ = play(engine, engine.start(), stream[:5])
+    early = lived(engine, [0, 1], 5, seed=1)
     state, _ = play(engine, early, stream[5:12])
     state, _ = engine.change_mode(state, mode)
     state, _ = play(engine, state, stream[12:14])

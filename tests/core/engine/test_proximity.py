@@ -37,8 +37,8 @@ def taught(engine: Engine, world: World, classes: list[int]) -> EngineState:
     return state
 
 
-def engine_of(preset: str) -> Engine:
-    return Engine(EngineConfig(preset=preset, seed=0))
+def engine_of(preset: str, experts: bool = False) -> Engine:
+    return Engine(EngineConfig(preset=preset, seed=0, experts=experts))
 
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
@@ -59,7 +59,7 @@ def test_a_proposal_of_all_known_classes_says_that_it_may_be_these(
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_proposal_of_a_new_class_says_that_it_is_none_of_these(preset: str, beside: bool) -> None:
     known, new = [0, 1, 2, 3, 4], [5]
-    world, engine = World(6, 1.0), engine_of(preset)
+    world, engine = World(6, 1.0), engine_of(preset, experts=beside)
     state = taught(engine, world, known)
     proposed = list[ClassProposed]()
     for _ in range(40):

@@ -177,7 +177,7 @@ def test_the_same_stream_in_small_batches_finds_the_same_change() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_name_never_heard_before_is_the_answer_after_some_samples(preset: str, seed: int) -> None:
     one = engine(preset, experts=True, seed=seed)
-    state, _ = play(one, one.start(), list(called(LETTERS, 25, 10 + seed)))
+    state, _ = play(one, one.start(), list(called(LETTERS, 15, 10 + seed)))
     state, events = play(one, state, list(called(("new", "b", "c"), 3, 20 + seed)))
     assert not boundaries(events)
     for index in range(20):

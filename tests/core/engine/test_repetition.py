@@ -43,7 +43,7 @@ OTHERS, NEW = (torch.arange(8) + 1) % 8, torch.arange(8) + 8
 
 
 def engine(preset: str) -> Engine:
-    return Engine(EngineConfig(preset=preset, n_components=60, seed=0))
+    return Engine(EngineConfig(preset=preset, n_components=60, seed=0, experts=False))
 
 
 def taken(
@@ -163,7 +163,9 @@ def test_samples_that_come_again_show_nothing_of_what_is_usual() -> None:
 
 
 def test_detectors_that_run_beside_do_not_see_them_either() -> None:
-    config = EngineConfig(preset="flat", n_components=60, seed=0, shadow_detectors="paper, adwin")
+    config = EngineConfig(
+        preset="flat", n_components=60, seed=0, experts=False, shadow_detectors="paper, adwin"
+    )
     one = Engine(config)
     state, _ = taken(one, one.start(), FILE)
     again, events = taken(one, state, FILE)
@@ -199,7 +201,7 @@ def test_a_model_that_only_watches_tells_no_change_either() -> None:
 
 @pytest.mark.parametrize("size", [1, 50])
 def test_a_change_after_samples_that_were_all_the_same_is_found(size: int) -> None:
-    one = Engine(EngineConfig(preset="flat", n_components=60, seed=0, warm_up=200))
+    one = Engine(EngineConfig(preset="flat", n_components=60, seed=0, experts=False, warm_up=200))
     same = torch.zeros(500, 1), torch.zeros(500, dtype=torch.int64)
     generator = torch.Generator().manual_seed(2)
     other = torch.randint(2, (150, 1), generator=generator).float(), same[1][:150]

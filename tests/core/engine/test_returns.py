@@ -18,7 +18,7 @@ from core.events import BoundaryDetected, PriorShift
 from tests.core.states import play
 
 BATCHES = 9
-CONFIG = EngineConfig(warm_up=400)
+CONFIG = EngineConfig(warm_up=400, experts=False)
 
 Change = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -71,7 +71,7 @@ def test_a_sub_task_that_returns_is_named_whichever_it_was(d: int, labelled: boo
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_return_after_an_unlabelled_sub_task_is_a_boundary(preset: str) -> None:
-    config = EngineConfig(preset=preset, warm_up=400)
+    config = EngineConfig(preset=preset, warm_up=400, experts=False)
     parts = [Part([0, 1], True), Part([2, 3], False), Part([0, 1], True)]
     state, told = passed(150, parts, config=config)
     assert returns(told) == [[], [None], [0]]
@@ -141,7 +141,7 @@ def test_unlabelled_samples_are_drawn_from_what_learned_them() -> None:
 
 def test_drawn_samples_say_what_became_of_data() -> None:
     """They are drawn when what was learned is at rest: real ones have lost as little since."""
-    engine = Engine(EngineConfig(detector="none"))
+    engine = Engine(EngineConfig(detector="none", experts=False))
     state = engine.start()
     fresh = {
         place: next(Part(clouds, True).batches(150, 50, 1)).features

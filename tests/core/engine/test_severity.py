@@ -16,7 +16,7 @@ from core.events import BoundaryDetected
 from tests.core.states import lived, play
 from tests.core.streams import batches, blob
 
-ENGINE = Engine(EngineConfig(preset="flat", warm_up=300, ert=50_000))
+ENGINE = Engine(EngineConfig(preset="flat", warm_up=300, ert=50_000, experts=False))
 
 
 @cache

@@ -159,7 +159,7 @@ def related(n: int, seed: int) -> tuple[Tensor, list[int]]:
 def test_samples_that_were_learned_are_not_strange(labelled: bool) -> None:
     """Few samples teach many features to fit them better than any others: by tens of nats."""
     x, labels = related(2500, 0)
-    engine = Engine(EngineConfig())
+    engine = Engine(EngineConfig(experts=False))
     state = engine.start()
     for i in range(0, len(x), 100):
         batch = Batch.of(x[i : i + 100], labels[i : i + 100] if labelled else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from typing import Any
@@ -33,6 +34,7 @@ def engine_of(preset: str) -> Engine:
     return Engine(EngineConfig(preset=preset, n_components=9, warm_up=100))
 
 
+@functools.cache
 def taught(preset: str, n: int = 12) -> tuple[Engine, bytes]:
     engine = engine_of(preset)
     state = engine.start()

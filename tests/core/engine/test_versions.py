@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ def answers_of(engine: Engine, state: EngineState) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in found.items() if value is not None}
 
 
+@cache
 def labelled(step: int, n: int) -> Batch:
     """Every sample with its class."""
     labels = [CLASSES[row % 2] for row in range(n)]
@@ -94,7 +96,7 @@ LIVES: dict[str, Callable[[int], Batch]] = {
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_version_gives_one_answer_for_ever(preset: str, life: str) -> None:
     torch.manual_seed(0)
-    engine = Engine(EngineConfig(preset=preset, n_components=12))
+    engine = Engine(EngineConfig(preset=preset, n_components=12, experts=preset == "mfa"))
     state = engine.start()
     known: dict[int, dict[str, Tensor]] = {}
 
