@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from dataclasses import replace
@@ -44,8 +45,9 @@ from tests.core.states import lived, play
 from tests.core.streams import N_FEATURES, batches, blob, centre
 
 
+@functools.cache
 def trained(
-    labels: list[int], labelled: bool = True, scale: float = 1.0, **chosen: object
+    labels: tuple[int, ...], labelled: bool = True, scale: float = 1.0, **chosen: object
 ) -> Snapshot:
     """What is served after 2,000 samples of these classes."""
     engine = Engine(EngineConfig(n_components=12, **chosen))  # type: ignore[arg-type]
@@ -59,25 +61,25 @@ def trained(
 
 @pytest.fixture(scope="module")
 def snapshot() -> Snapshot:
-    return trained([0, 1, 2])
+    return trained((0, 1, 2))
 
 
 @pytest.fixture(scope="module")
 def standardised() -> Snapshot:
-    snapshot = trained([0, 1, 2], scale=40.0)
+    snapshot = trained((0, 1, 2), scale=40.0)
     assert not snapshot.standardiser.identity
     return snapshot
 
 
 @pytest.fixture(scope="module")
 def unlabelled() -> Snapshot:
-    return trained([0, 1], labelled=False)
+    return trained((0, 1), labelled=False)
 
 
 @pytest.fixture(scope="module")
 def wide() -> Snapshot:
     """Scored in two stages, as wide mixtures of many components are."""
-    made = trained([0, 1, 2], scale=40.0)
+    made = trained((0, 1, 2), scale=40.0)
     density = made.model.density
     assert isinstance(density, FactorDensity)
     density = dataclasses.replace(density, directions=directions_of(density.mixture.means))
@@ -265,7 +267,7 @@ def test_what_was_never_seen_is_an_outlier_and_what_was_is_not(snapshot: Snapsho
 
 def test_likelihoods_are_in_the_senders_units(standardised: Snapshot) -> None:
     """The density of 10 x at 10 x is that of x at x, over 10 to the number of features."""
-    wider = trained([0, 1, 2], scale=400.0)
+    wider = trained((0, 1, 2), scale=400.0)
     x = 40 * blob(0, 200, seed=5)
     narrow, wide = standardised.outliers(x, c=2.0), wider.outliers(10 * x, c=2.0)
     difference = (narrow.log_likelihoods - wide.log_likelihoods).mean()
@@ -659,7 +661,7 @@ def test_a_rate_that_is_no_share_is_refused(snapshot: Snapshot, rate: float) -> 
 
 
 def test_the_configured_rate_decides_where_nothing_is_asked() -> None:
-    snapshot = trained([0, 1], outlier_false_positive_rate=0.2)
+    snapshot = trained((0, 1), outlier_false_positive_rate=0.2)
     x = blob(0, 200, seed=70)
     assert snapshot.outliers(x).threshold == 0.2
     assert snapshot.outliers(x, c=2.0).score == "log_likelihood"
@@ -717,7 +719,7 @@ def test_samples_between_two_classes_are_stranger_where_classes_are_known() -> N
 
 @pytest.mark.parametrize("rate", [None, 0.2])
 def test_p_values_are_answered_to_those_who_ask(rate: float | None) -> None:
-    snapshot = trained([0, 1], outlier_false_positive_rate=rate)
+    snapshot = trained((0, 1), outlier_false_positive_rate=rate)
     x = torch.cat([blob(0, 50, seed=81), blob(7, 50, seed=81)])
     plain, asked = snapshot.classify(x), snapshot.classify(x, p_values=True)
     assert (plain.p_values, plain.unknown, asked.unknown) == (None, None, None)
@@ -733,7 +735,7 @@ def test_p_values_are_answered_to_those_who_ask(rate: float | None) -> None:
 
 
 def test_what_no_rule_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = trained([0, 1], outlier_false_positive_rate=None)
+    snapshot = trained((0, 1), outlier_false_positive_rate=None)
 
     def never(*_: object) -> None:
         raise AssertionError("p-values were computed")
@@ -745,7 +747,7 @@ def test_what_no_rule_asks_for_is_not_computed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_p_values_survive_the_way_to_a_reader_and_old_snapshots_still_load() -> None:
-    snapshot = trained([0, 1], outlier_false_positive_rate=0.2)
+    snapshot = trained((0, 1), outlier_false_positive_rate=0.2)
     x = torch.cat([blob(0, 50, seed=4), torch.rand(20, N_FEATURES)])
     data = snapshot.to_bytes({})
     again, _ = Snapshot.from_bytes(data)

@@ -105,9 +105,8 @@ def test_unknown_is_what_lies_far_below_the_mean() -> None:
 # A class that comes without labels --------------------------------------------------------
 
 
-@pytest.mark.parametrize("experts", [True, False])
-def test_unknown_samples_that_keep_coming_together_are_proposed_and_named(experts: bool) -> None:
-    engine = engine_of(experts=experts)
+def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> None:
+    engine = engine_of(experts=True)
     state, events = traffic(engine, lived(engine, [0, 1], 15), NEW)
     (proposed,) = of(ClassProposed, events)
     assert (proposed.proposal, proposed.origin) == (1, "unknown")

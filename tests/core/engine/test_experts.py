@@ -79,10 +79,10 @@ def test_a_change_in_the_middle_of_a_batch_is_followed_in_the_next(preset: str) 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_classes_that_keep_moving_are_followed(preset: str) -> None:
     alone = engine(preset=preset, experts=False)
-    _, events = play(alone, alone.start(), moving(60, 0))
+    _, events = play(alone, alone.start(), moving(45, 0))
     without = accuracy(events[20:])
     advised = engine(preset=preset)
-    _, events = play(advised, advised.start(), moving(60, 0))
+    _, events = play(advised, advised.start(), moving(45, 0))
     assert accuracy(events[20:]) > 0.95
     assert without < 0.8
 

@@ -409,7 +409,7 @@ def test_a_set_goes_whose_classes_came_again(
 # In a life --------------------------------------------------------------------------------
 
 CONFIGS = {
-    "flat": EngineConfig(preset="flat", n_components=12),
+    "flat": EngineConfig(preset="flat", n_components=12, experts=False),
     "paper": EngineConfig(preset="paper", n_components=9, detector="none"),
 }
 
@@ -425,7 +425,7 @@ def life(config: EngineConfig, scale: float = 1.0) -> tuple[Engine, EngineState]
     engine = Engine(config)
     script: list[Batch | str] = []
     for labels in ([0, 1], [2, 3]):
-        made = batches(labels, 20, seed=labels[0])
+        made = batches(labels, 15, seed=labels[0])
         script += [dataclasses.replace(one, features=one.features * scale) for one in made]
         script.append("boundary")
     state, _ = play(engine, engine.start(), script[:-1])
@@ -523,7 +523,7 @@ def test_a_model_learns_the_same_whether_or_not_anybody_looks(
 
 def test_no_sample_of_the_stream_is_kept(config: EngineConfig) -> None:
     _, state = life(config)
-    stream = torch.cat([batch.features for batch in batches([0, 1], 20, seed=0)])
+    stream = torch.cat([batch.features for batch in batches([0, 1], 15, seed=0)])
     (kept,) = state.past.retention.sets
     assert kept.features.shape == (module.MOST_PER_SUB_TASK, N_FEATURES)
     nearest = torch.cdist(kept.features.float(), stream).amin(1)
@@ -538,7 +538,7 @@ def test_it_is_part_of_a_checkpoint(config: EngineConfig) -> None:
 
 
 def test_a_rollback_takes_it_back_too() -> None:
-    config = CONFIGS["flat"]
+    config = dataclasses.replace(CONFIGS["flat"], experts=True)
     engine, state = life(config)
     kept, _, _ = load(dump(state, config, {}))
     later, _ = play(engine, state, ["boundary", *batches([4], 5)])

@@ -31,7 +31,7 @@ def batches(n: int, seed: int = 0) -> list[Batch]:
 
 
 def engine_of(preset: str) -> Engine:
-    return Engine(EngineConfig(preset=preset, n_components=9, warm_up=100))
+    return Engine(EngineConfig(preset=preset, n_components=9, warm_up=100, experts=preset == "mfa"))
 
 
 @functools.cache
