@@ -18,7 +18,7 @@ from core.events import BatchScored, BoundaryDetected, Event, ShadowAlarm
 from tests.core.states import assert_identical, play
 from tests.core.streams import batches
 
-ALONE = EngineConfig(preset="flat", n_components=12, warm_up=300)
+ALONE = EngineConfig(preset="flat", n_components=12, warm_up=300, experts=False)
 BESIDE = replace(ALONE, shadow_detectors="paper, adwin")
 STREAM = [*batches([0, 1], 10), *batches([2], 6, seed=5)]
 

@@ -392,7 +392,7 @@ def test_an_engine_explains_what_it_detects_and_what_is_declared() -> None:
 def test_the_model_is_the_same_whether_or_not_it_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
     before, stream = lived(engine, [0, 1], 20), list(batches([5], 6, seed=3))
     one, events = play(engine, before, stream)
     assert any(isinstance(event, BoundaryDetected) for event in events)

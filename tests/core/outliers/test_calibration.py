@@ -114,7 +114,7 @@ def achieved(engine: Engine, state: EngineState, x: torch.Tensor, rate: float) -
 def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_boundary(
     preset: str,
 ) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none", experts=False))
     state = lived(engine, [0, 1], 60)
     old = torch.cat([blob(label, 1000, seed=91) for label in (0, 1)])
     new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
@@ -132,8 +132,8 @@ def test_inliers_are_called_outliers_as_often_as_asked_on_both_sides_of_a_bounda
 
 @pytest.mark.parametrize("preset", ["mfa", "flat"])
 def test_a_new_sub_task_is_usual_after_two_hundred_samples(preset: str) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
-    state = lived(engine, [0, 1], 80)
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none", experts=False))
+    state = lived(engine, [0, 1], 60)
     new = torch.cat([blob(label, 1000, seed=92) for label in (2, 3)])
     assert achieved(engine, state, new, 0.05) > 0.95
     state, _ = play(engine, state, ["boundary", *batches([2, 3], 3, seed=1)])
@@ -144,13 +144,12 @@ def test_a_new_sub_task_is_usual_after_two_hundred_samples(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_calibrated_and_goes_through_a_checkpoint(preset: str) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
-    script = list(batches([0, 1], 14))
-    state, _ = play(engine, engine.start(), script[:12])
+    engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none", experts=False))
+    state, rest = lived(engine, [0, 1], 12), list(batches([0, 1], 14))[12:]
     again, _, _ = load(dump(state, engine.config, {}))
     assert_identical(again.model.calibration, state.model.calibration)
-    one, _ = play(engine, state, script[12:])
-    other, _ = play(engine, again, script[12:])
+    one, _ = play(engine, state, rest)
+    other, _ = play(engine, again, rest)
     assert_identical(one.model.calibration, other.model.calibration)
     scores = engine.snapshot(one).outliers(blob(0, 20, seed=5))
     assert scores.calibration >= FEWEST_ROWS
@@ -159,7 +158,7 @@ def test_every_preset_is_calibrated_and_goes_through_a_checkpoint(preset: str) -
 
 def test_the_learner_and_what_is_served_agree_on_traits() -> None:
     for preset in PRESETS:
-        engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
+        engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none", experts=False))
         state, _ = play(engine, engine.start(), [*batches([0, 1], 8), "boundary", *batches([2], 8)])
         assert state.standardiser is not None
         x = state.standardiser.apply(blob(0, 10, seed=3))
@@ -173,7 +172,7 @@ def test_the_learner_and_what_is_served_agree_on_traits() -> None:
 
 
 def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_change() -> None:
-    engine = Engine(EngineConfig(n_components=12))
+    engine = Engine(EngineConfig(n_components=12, experts=False))
     state = lived(engine, [0], FIRST_UNCALIBRATED_SAMPLES // 100)
     assert not state.model.calibration.current
     state, _ = play(engine, state, list(batches([0], 20, seed=1)))
@@ -187,7 +186,7 @@ def test_nothing_is_calibrated_by_the_first_samples_nor_by_what_looks_like_a_cha
 
 
 def test_checkpoints_of_before_have_no_scores_and_gain_them() -> None:
-    engine = Engine(EngineConfig(n_components=4))
+    engine = Engine(EngineConfig(n_components=4, experts=False))
     state = lived(engine, [0], 10)
     old = state.with_model(calibration=Calibration())
     assert engine.snapshot(old).outliers(blob(0, 3, seed=1)).calibration == 0

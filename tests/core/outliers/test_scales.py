@@ -78,7 +78,7 @@ def test_the_scale_is_the_share_that_is_looked_at() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_has_them_but_for_mixtures_of_patches(preset: str) -> None:
-    engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none"))
+    engine = Engine(EngineConfig(preset=preset, n_components=4, detector="none", experts=False))
     state = lived(engine, [0, 1], 12)
     assert state.model.calibration.n_scales == (0 if preset == "dcgmm" else N_SCALES)
     again, _, _ = load(dump(state, engine.config, {}))
@@ -110,7 +110,7 @@ def grouped(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def learned(x: Tensor) -> tuple[Engine, EngineState]:
-    engine = Engine(EngineConfig(detector="none"))
+    engine = Engine(EngineConfig(detector="none", experts=False))
     state = engine.start()
     for batch in torch.split(x, 100):
         state, _ = engine.step(state, Batch(batch))
@@ -138,7 +138,7 @@ def test_a_rare_class_that_is_labelled_is_no_group_of_outliers() -> None:
     x, rare = grouped(0)
     found = []
     for labels in (rare.long().tolist(), None):
-        engine = Engine(EngineConfig(detector="none"))
+        engine = Engine(EngineConfig(detector="none", experts=False))
         parts = zip(torch.split(x, 100), range(0, len(x), 100), strict=True)
         stream = [Batch.of(a, None if labels is None else labels[b : b + 100]) for a, b in parts]
         state, _ = play(engine, engine.start(), stream)
@@ -162,7 +162,7 @@ def test_traits_of_an_earlier_release_are_not_mixed_with_those_of_today() -> Non
     """Its checkpoints of tables have coarser mixtures beside rows of other conformity scores."""
     from core.engine import checkpoint
 
-    engine = Engine(EngineConfig(n_components=4, detector="none"))
+    engine = Engine(EngineConfig(n_components=4, detector="none", experts=False))
     state = lived(engine, [0], 12)
     assert asdict(state.model.calibration)["current"]
     tensors, text = checkpoint.unpack(checkpoint.FORMAT, dump(state, engine.config, {}))

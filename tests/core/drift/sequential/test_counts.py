@@ -55,7 +55,7 @@ def test_a_table_of_yes_and_no_that_stays_as_it_is_has_no_boundary(
     generator = torch.Generator().manual_seed(seed)
     x = (torch.rand(12_000, 4, generator=generator) < 0.3).float()
     labels = torch.randint(3, (len(x),), generator=generator).tolist() if labelled else None
-    engine = Engine(EngineConfig(preset="flat"))
+    engine = Engine(EngineConfig(preset="flat", experts=False))
     state, told = engine.start(), []
     for start in range(0, len(x), 100):
         rows = slice(start, start + 100)

@@ -13,7 +13,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.engine.engine import Engine
 from core.events import BoundaryDetected, ChangeContinued, Event, PriorShift
-from tests.core.states import play
+from tests.core.states import lived_through, play
 
 N_SENSORS = 20
 ONE = 7
@@ -39,6 +39,10 @@ def batches(x: Readings, labelled: bool = False) -> list[Batch]:
     ]
 
 
+def in_batches(n: int, seed: int, labelled: bool) -> list[Batch]:
+    return batches(readings(n, seed), labelled)
+
+
 def stuck(x: Readings) -> Readings:
     x[:, ONE] = 0
     return x
@@ -55,8 +59,8 @@ def off(x: Readings) -> Readings:
 def test_a_sensor_that_fails_is_found_and_named(
     preset: str, fails: Callable[[Readings], Readings], labelled: bool
 ) -> None:
-    one = Engine(EngineConfig(preset=preset, n_components=60))
-    state, events = play(one, one.start(), batches(readings(5000, 0), labelled))
+    one = Engine(EngineConfig(preset=preset, n_components=60, experts=False))
+    state, events = lived_through(one, in_batches, 5000, 0, labelled)
     assert not [event for event in events if isinstance(event, BoundaryDetected)]
     state, events = play(one, state, batches(fails(readings(1500, 1)), labelled))
     (found,) = [event for event in events if isinstance(event, BoundaryDetected)]
