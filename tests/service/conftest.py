@@ -63,7 +63,7 @@ def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 
 @pytest.fixture
 def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
-    """Makes settings of a small, quick model with a name of its own."""
+    """Makes settings of a small, quick model with a name of its own, without experts beside it."""
     model = uuid.uuid4().hex
 
     def make(**overrides: Any) -> Settings:
@@ -74,6 +74,7 @@ def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
             "device": "cpu",
             "n_components": 4,
             "warm_up": 100,
+            "experts": False,  # more than half of what a labelled batch costs
             "publish_interval_s": 0.02,
             "checkpoint_interval_s": 0.2,
             "settle_after_s": 3600,  # nothing of a test's own is to happen by the clock

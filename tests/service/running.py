@@ -34,6 +34,12 @@ LONGEST_S = 120.0
 REST = 3
 """Times what a look costs this thread: the one that is waited for needs the processor more."""
 
+PATIENCE = 0.05
+"""Of the time waited so far, how much passes at least before the next look: each costs a request."""
+
+LONGEST_STEP_S = 0.25
+"""Seconds between two looks, at most, but for `REST`."""
+
 
 def batch(label: int, seed: int, n: int = 20) -> RawBatch:
     """Samples of one class, far away from those of any other."""
@@ -142,10 +148,12 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = LONGEST_S) -> Any:
     """The first true value of `condition()`."""
-    deadline, began = time.monotonic() + timeout_s, time.thread_time()
+    start, began = time.monotonic(), time.thread_time()
     while not (value := condition()):
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(max(STEP_S, REST * (time.thread_time() - began)))
+        waited = time.monotonic() - start
+        assert waited < timeout_s, "waited too long"
+        step = max(STEP_S, min(PATIENCE * waited, LONGEST_STEP_S))
+        time.sleep(max(step, REST * (time.thread_time() - began)))
         began = time.thread_time()
     return value
 

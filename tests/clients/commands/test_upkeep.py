@@ -78,6 +78,7 @@ def on_redis(data_dir: Path, **given: Any) -> Iterator[Settings]:
             settle_after_s=3600,
             publish_interval_s=0.02,
             checkpoint_interval_s=0.05,
+            experts=False,
             **given,
         )
         server.stop()
@@ -213,7 +214,11 @@ def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
         server = EmbeddedRedis(data_dir, BINARY, 64, lock)
         server.start()
         settings = Settings(
-            redis_url=SecretStr(server.url), data_dir=data_dir, device="cpu", n_components=4
+            redis_url=SecretStr(server.url),
+            data_dir=data_dir,
+            device="cpu",
+            n_components=4,
+            experts=False,
         )
         alone = gmr("doctor", "--data-dir", data_dir)
         assert alone.exit_code == 1
@@ -374,6 +379,7 @@ def test_a_service_that_is_brought_back_learns_what_was_in_its_stream_alone(
             n_components=4,
             warm_up=100,
             settle_after_s=3600,
+            experts=False,
         )
         with training(settings):
             wait_for_backlog(settings)
@@ -398,7 +404,7 @@ def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
                 client.ingest(*labelled(one), batch_id=one.batch_id)
                 accepted[0] += 1
 
-    with forked_service(here) as running:
+    with forked_service(here, experts=False) as running:
         running.wait_until_it_answers()
         feeder = threading.Thread(target=feed, args=(running.url,))
         feeder.start()
@@ -411,7 +417,7 @@ def test_of_a_service_that_learns_a_backup_holds_all_that_was_accepted_before(
         assert accepted[0] > before  # it went on meanwhile
         assert running.stop() == 0
     assert gmr("restore", archive, "--data-dir", there).exit_code == 0
-    with forked_service(there) as running:
+    with forked_service(there, experts=False) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as client:
             model = client.wait_until_learned()
@@ -458,7 +464,7 @@ def test_a_copy_that_lacks_what_has_been_let_go_is_made_again(
 @pytest.mark.slow
 def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_path: Path) -> None:
     here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
-    with forked_service(here) as running:
+    with forked_service(here, experts=False) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
             own.make_model("pump-7", {"n_components": 3})
@@ -472,7 +478,7 @@ def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_pa
     assert gmr("restore", archive, "--data-dir", there).exit_code == 0
     assert gmr("doctor", "--data-dir", there).exit_code == 0
     more = [batch(2, seed) for seed in range(6)]
-    with forked_service(there) as running:
+    with forked_service(there, experts=False) as running:
         running.wait_until_it_answers()
         with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
             own.wait_until_ready()

@@ -47,7 +47,7 @@ def blank(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def taught(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     """A service that has learned two classes. Tests leave it as it is."""
     directory = tmp_path_factory.mktemp("taught")
-    settings = make_settings(redis_url, directory, checkpoint_interval_s=0.1)
+    settings = make_settings(redis_url, directory, checkpoint_interval_s=0.1, experts=True)
     with training(settings), serving(settings) as client:
         teach(client)
         at_rest(client)

@@ -48,7 +48,7 @@ def redis_server(directory: Path) -> Iterator[EmbeddedRedis]:
 
 
 def make_settings(url: str, directory: Path, **overrides: Any) -> Settings:
-    """Settings of a small, quick model with a name of its own."""
+    """Settings of a small, quick model with a name of its own, without experts beside it."""
     values: dict[str, Any] = {
         "redis_url": SecretStr(url),
         "data_dir": directory,
@@ -57,6 +57,7 @@ def make_settings(url: str, directory: Path, **overrides: Any) -> Settings:
         "port": 0,
         "n_components": 4,
         "warm_up": 100,
+        "experts": False,  # more than half of what a labelled batch costs
         "publish_interval_s": 0.05,
         "settle_after_s": 0.2,
     }

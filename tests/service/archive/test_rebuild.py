@@ -46,6 +46,12 @@ def kept(settings: MakeSettings) -> Settings:
     return settings(archive_mib=64)
 
 
+@pytest.fixture
+def kept_with_experts(settings: MakeSettings) -> Settings:
+    """They hold single samples, with which a rollback does otherwise."""
+    return settings(archive_mib=64, experts=True)
+
+
 def learn(settings: Settings, *requests: RawBatch | RawLabels | Control) -> None:
     """One life of a trainer."""
     with training(settings):
@@ -60,7 +66,8 @@ def assert_same(done: Rebuilt, entries: int) -> None:
     assert (done.begins, done.entries_applied, done.missing) == (0, entries, 0)
 
 
-def test_a_model_is_made_again_over_boundaries_and_restarts(kept: Settings) -> None:
+def test_a_model_is_made_again_over_boundaries_and_restarts(kept_with_experts: Settings) -> None:
+    kept = kept_with_experts
     for part in (STREAM[:7], STREAM[7:14], STREAM[14:]):
         learn(kept, *part)
     done = rebuild(kept)
@@ -72,7 +79,8 @@ def test_a_model_is_made_again_over_boundaries_and_restarts(kept: Settings) -> N
     assert {one.entries_applied for one in done.comparisons} >= {7, 14, 20}
 
 
-def test_all_that_a_stream_may_hold_is_done_again(kept: Settings) -> None:
+def test_all_that_a_stream_may_hold_is_done_again(kept_with_experts: Settings) -> None:
+    kept = kept_with_experts
     names = [f"s{i}" for i in range(20)]
     with training(kept):
         send(kept, *STREAM[:6], Control("release"))  # of nothing
@@ -87,7 +95,8 @@ def test_all_that_a_stream_may_hold_is_done_again(kept: Settings) -> None:
     assert done.rejected == 2  # nothing to release, and a boundary right after another
 
 
-def test_rollbacks_and_uploads_are_done_again(kept: Settings) -> None:
+def test_rollbacks_and_uploads_are_done_again(kept_with_experts: Settings) -> None:
+    kept = kept_with_experts
     learn(kept, *STREAM[:10])
     earlier = ask_for_checkpoint(kept)
     learn(kept, *STREAM[10:])
