@@ -18,6 +18,7 @@ from rich.console import Console
 import benchmarks.detection
 from benchmarks import drift
 from benchmarks.comparison.store import Store
+from benchmarks.detection import families
 from benchmarks.detection.case import TOLD, Answer, Group, Question, answers
 from benchmarks.detection.families import FAMILIES, SMALL, clouds, data_named, null, pairs, slt
 from benchmarks.detection.figure import delays
@@ -31,10 +32,10 @@ from clients.commands import bench
 from clients.http.errors import InputError
 from core.config import EngineConfig
 
-FLAT = EngineConfig(preset="flat", n_components=20, warm_up=300)
+FLAT = EngineConfig(preset="flat", n_components=20, warm_up=300, experts=False)
 TINY = replace(SMALL, per_class=500, second=200)
 PAIRS = Group("pairs", "digits", 50)
-TAUGHT = {"preset": "flat", "n_components": 20, "warm_up": 300}
+TAUGHT = {"preset": "flat", "n_components": 20, "warm_up": 300, "experts": False}
 ASKED = Question(PAIRS, "sequential", (), TAUGHT, TINY)
 
 MODULES = ["benchmarks.drift"] + [
@@ -292,6 +293,7 @@ def test_the_quick_size_compares_and_goes_on_where_it_was(
         )
 
     monkeypatch.setattr(drift, "quick_plan", small)
+    monkeypatch.setattr(families, "SLTS", families.SLTS[::4])  # the hardest, and one of two parts
     said = io.StringIO()
     run = partial(
         bench.run,

@@ -173,8 +173,8 @@ def test_events_that_were_dropped_are_not_passed_over_in_silence(
     with training(settings), serving(settings) as client:
         teach(client, batches=1)
         # Redis trims in whole nodes of about a hundred events.
-        for i in range(220):
-            send(client, RawBatch.of(samples(2, seed=i), labels(2)))
+        for i in range(120):
+            send(client, RawBatch.of(samples(2, seed=i)))
         learned(client)
         with listening(client, Last_Event_ID="1-1") as listener:
             id, kind, data = listener.event()

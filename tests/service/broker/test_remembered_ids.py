@@ -42,15 +42,17 @@ async def taken(stream: Stream) -> int:
 
 
 async def test_beyond_their_budget_the_oldest_are_forgotten(stream: Stream) -> None:
-    for first in range(0, 4000, 50):
+    assert stream.ids.budget == 2**20
+    stream.ids.budget = 2**18  # does the same with fewer
+    for first in range(0, 1000, 50):
         more = range(first, first + 50)
         await asyncio.gather(*(stream.append(batch(batch_id=name(number))) for number in more))
     ids = await known(stream)
-    assert 2000 < len(ids) < 2700  # of 430 bytes
-    assert 0.6 * 2**20 < await taken(stream) <= 2**20
-    newest = {name(number) for number in range(4000 - len(ids) + 100, 4000)}
+    assert 500 < len(ids) < 675  # of 430 bytes
+    assert 0.6 * 2**18 < await taken(stream) <= 2**18
+    newest = {name(number) for number in range(1000 - len(ids) + 100, 1000)}
     assert newest <= set(ids)
-    assert (await stream.append(batch(batch_id=name(3999)))).duplicate
+    assert (await stream.append(batch(batch_id=name(999)))).duplicate
     assert not (await stream.append(batch(batch_id=name(0)))).duplicate
 
 
