@@ -12,6 +12,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -63,7 +64,7 @@ def source_digest(whole: tuple[str, ...], alone: tuple[str, ...] = ()) -> str:
     """
     files = _closure(whole)
     files.update((name, path) for name in alone if (path := _file(name)) is not None)
-    return digest({name: _code(path) for name, path in files.items()})
+    return digest({name: _read(path).code for name, path in files.items()})
 
 
 def _closure(modules: tuple[str, ...]) -> dict[str, Path]:
@@ -76,8 +77,32 @@ def _closure(modules: tuple[str, ...]) -> dict[str, Path]:
         if path is None or name in found:
             continue
         found[name] = path
-        waiting += _imported(ast.parse(path.read_text(encoding="utf-8")))
+        waiting += _read(path).imported
     return found
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What is read of a module.
+
+    Attributes:
+        imported: Every dotted name in it that could be a module.
+        code: The syntax tree as text, without docstrings.
+    """
+
+    imported: tuple[str, ...]
+    code: str
+
+
+def _read(path: Path) -> _Module:
+    return _parsed(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _parsed(text: str) -> _Module:
+    """Done once for each text: closures of several modules have most files in common."""
+    tree = ast.parse(text)
+    return _Module(tuple(_imported(tree)), _code(tree))
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
@@ -100,9 +125,8 @@ def _file(module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _code(path: Path) -> str:
-    """The syntax tree as text, without docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _code(tree: ast.Module) -> str:
+    """The syntax tree as text; its docstrings are taken out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None

@@ -289,6 +289,7 @@ def test_the_quick_size_compares_and_goes_on_where_it_was(
         return replace(
             quick_plan(folder, ("slt", "pairs", "null")),
             size=replace(TINY, null=1500),
+            cost=250,
             settings=TAUGHT,
         )
 

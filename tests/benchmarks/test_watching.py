@@ -6,17 +6,23 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rich.console import Console
 
+from benchmarks import watching
 from benchmarks.detection.cost import TimedFrozenModel
 from benchmarks.watching import TimedDetector
 from clients.commands.bench import run
+from clients.data.tasks import SLT
 from core.drift.sequential.detector import SequentialDetector
 from tests.core.scripted_density import frozen_model
 from tests.core.signals import Stretch, features, observations, verdicts
 
 
-def test_it_tells_what_the_detector_costs_by_itself_and_in_an_engine(tmp_path: Path) -> None:
+def test_it_tells_what_the_detector_costs_by_itself_and_in_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "TASK", SLT.parse("0,1/2,3"))
     assert run("watching", quick=True, out=tmp_path, console=Console(quiet=True)) == 0
     values = json.loads((tmp_path / "watching.json").read_text())["values"]
     assert all(cost > 0 for costs in values["alone"].values() for cost in costs.values())

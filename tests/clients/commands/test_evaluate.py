@@ -42,7 +42,7 @@ def test_a_plan_that_cannot_work_is_refused_before_anything_starts(plan: Plan, m
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[LocalService]:
-    with LocalService() as running:
+    with LocalService(settings={"n_components": 60}) as running:
         yield running
 
 
