@@ -35,7 +35,7 @@ REST = 3
 """Times what a look costs this thread: the one that is waited for needs the processor more."""
 
 PATIENCE = 0.05
-"""Of the time waited so far, how much passes at least before the next look: each costs a request."""
+"""Of the time waited so far, what passes at least before the next look: each costs a request."""
 
 LONGEST_STEP_S = 0.25
 """Seconds between two looks, at most, but for `REST`."""
@@ -152,10 +152,14 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = LONGEST_S) -> An
     while not (value := condition()):
         waited = time.monotonic() - start
         assert waited < timeout_s, "waited too long"
-        step = max(STEP_S, min(PATIENCE * waited, LONGEST_STEP_S))
-        time.sleep(max(step, REST * (time.thread_time() - began)))
+        time.sleep(pause_s(waited, time.thread_time() - began))
         began = time.thread_time()
     return value
+
+
+def pause_s(waited_s: float, cost_s: float) -> float:
+    """Seconds until the next look, after one that took this thread so long."""
+    return max(STEP_S, min(PATIENCE * waited_s, LONGEST_STEP_S), REST * cost_s)
 
 
 def published_position(settings: Settings) -> tuple[int, int]:
@@ -167,8 +171,15 @@ def published_position(settings: Settings) -> tuple[int, int]:
 def wait_for_backlog(settings: Settings, timeout_s: float = 90.0) -> None:
     """Wait until what is published holds everything that was accepted."""
 
-    def done() -> bool:
-        accepted: int = ask(settings, lambda stream: stream.accepted())
-        return published_position(settings)[1] == accepted
+    async def wait(stream: Stream) -> None:
+        start = time.monotonic()
+        while True:
+            began = time.thread_time()
+            accepted, notice = await stream.accepted(), await stream.reports.last_notice()
+            if accepted == (0 if notice is None else notice.entries_applied):
+                return
+            waited = time.monotonic() - start
+            assert waited < timeout_s, "waited too long"
+            await asyncio.sleep(pause_s(waited, time.thread_time() - began))
 
-    wait_until(done, timeout_s)
+    ask(settings, wait)

@@ -15,12 +15,13 @@ from clients.commands.evaluate import evaluate, evaluate_command
 from clients.data.datasets import load_dataset
 from clients.data.tasks import SLT
 from clients.evaluation.listener import Silent
-from clients.evaluation.local import LocalService
 from clients.evaluation.plan import Plan
 from clients.evaluation.results import Milestone
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from service.settings import Settings
 from tests.clients.evaluation.test_report import a_run, an_evaluation
+from tests.service.forked_service import ForkedService, forked_service
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,8 +42,12 @@ def test_a_plan_that_cannot_work_is_refused_before_anything_starts(plan: Plan, m
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[LocalService]:
-    with LocalService(settings={"n_components": 60}) as running:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedService]:
+    """One as it is by default but for its components, to whose address evaluations go."""
+    usual = {name: getattr(Settings(), name) for name in ("warm_up", "settle_after_s")}
+    folder = tmp_path_factory.mktemp("service")
+    with forked_service(folder, n_components=60, checkpoint_interval_s=5, **usual) as running:
+        running.wait_until_it_answers()
         yield running
 
 
@@ -60,7 +65,7 @@ class Witness(Silent):
         self.milestones.append(milestone)
 
 
-def test_an_evaluation_of_a_running_service(service: LocalService):
+def test_an_evaluation_of_a_running_service(service: ForkedService):
     witness = Witness()
     plan = Plan("digits", slt="0,1/2,3/4,5", epochs=8, url=service.url, labelled=0.5)
     evaluation, drawn = evaluate(plan, witness, "gmr evaluate digits")
@@ -118,7 +123,7 @@ def test_an_evaluation_of_a_running_service(service: LocalService):
     assert run.speed.samples_per_second > 100
 
 
-def test_a_service_that_has_learned_before_is_refused(service: LocalService):
+def test_a_service_that_has_learned_before_is_refused(service: ForkedService):
     with GMRClient(service.url) as client:
         if client.model().samples_seen == 0:
             client.ingest(load_dataset("digits").train_x[:300])
@@ -127,7 +132,7 @@ def test_a_service_that_has_learned_before_is_refused(service: LocalService):
         evaluate(Plan("digits", url=service.url), Silent(), "gmr evaluate")
 
 
-def test_a_service_that_has_learned_before_can_be_allowed(service: LocalService):
+def test_a_service_that_has_learned_before_can_be_allowed(service: ForkedService):
     with GMRClient(service.url) as client:
         model = client.model()
         before = model.samples_seen + model.unknown
@@ -141,7 +146,7 @@ def test_a_service_that_has_learned_before_can_be_allowed(service: LocalService)
     assert all(found.batch <= 2 for found in run.found)
 
 
-def test_fresh_models_learn_the_same_sub_tasks_where_a_reference_is_wanted(service: LocalService):
+def test_fresh_models_learn_the_same_sub_tasks_where_a_reference_is_wanted(service: ForkedService):
     plan = Plan("digits", slt="8/9", url=service.url, limit=150, allow_warm=True, reference=True)
     evaluation, _ = evaluate(plan, Silent(), "gmr evaluate")
     (run,) = evaluation.runs

@@ -47,7 +47,7 @@ def test_another_service_goes_on_from_it(
 ) -> None:
     content = taught.get("/model/checkpoint").content
     drawn = taught.get("/sample?n=4&seed=1").json()["features"]
-    made = settings()
+    made = settings(experts=True)
     with training(made), serving(made) as client:
         response = client.put("/model/checkpoint", content=content, headers=BINARY)
         assert response.status_code == 200
@@ -110,14 +110,14 @@ def in_parts(content: bytes, size: int = 1000) -> Iterator[bytes]:
         yield content[start : start + size]
 
 
-LARGE_D = 66_000
+LARGE_D = 30_000
 
 
 def test_a_large_model_moves_from_one_service_to_another_with_defaults(
     redis_url: str, tmp_path: Path
 ) -> None:
     # The default preset and its default components: what users have.
-    defaults: dict[str, Any] = {"n_components": Settings().n_components}
+    defaults = {name: getattr(Settings(), name) for name in ("n_components", "experts")}
     old = make_settings(redis_url, tmp_path / "old", **defaults)
     new = make_settings(redis_url, tmp_path / "new", **defaults)
     random = np.random.default_rng(3)

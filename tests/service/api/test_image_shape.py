@@ -170,7 +170,7 @@ def test_bytes_are_refused_where_the_model_is_a_table(
 def test_bytes_that_were_accepted_before_a_table_was_known_are_a_dead_letter(
     settings: Callable[..., Settings],
 ) -> None:
-    made = settings()
+    made = settings(experts=True)  # which tell tables from images
     with serving(made) as client:
         send(client, RawBatch.of(samples(100), labels(100))).raise_for_status()
         assert send(client, RawBatch.of(images(9, (N_FEATURES,)))).status_code == 202

@@ -136,7 +136,7 @@ def test_what_a_rollback_dropped_is_learned_again_and_what_it_kept_is_not(
 def test_batches_that_were_set_aside_in_what_is_served_again_are_learned_again(
     settings: MakeSettings,
 ) -> None:
-    made = settings(checkpoint_interval_s=0.05, settle_after_s=3600)
+    made = settings(checkpoint_interval_s=0.05, settle_after_s=3600, experts=True)
     with training(made), serving(made) as client:
         teach(client)
         moved = [
@@ -188,7 +188,7 @@ def test_samples_since_the_boundary_are_those_of_the_version_that_came_back(
 def test_a_version_stays_until_the_rollback_that_asks_for_it_is_done(
     settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = settings(detector="none", checkpoint_interval_s=0)
+    made = settings(detector="none", checkpoint_interval_s=0, experts=True)
     monkeypatch.setattr(control, "APPLY_TIMEOUT_S", 0.0)
     with serving(made) as client:
         with training(made):
