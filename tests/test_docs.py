@@ -213,7 +213,7 @@ def test_links_lead_somewhere(name: str) -> None:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     directory = tmp_path_factory.mktemp("docs")
     with redis_server(directory / "redis") as redis:
-        settings = make_settings(redis.url, directory / "data", n_components=2)
+        settings = make_settings(redis.url, directory / "data", n_components=2, experts=True)
         with training(settings), serving(settings) as client:
             wait_until(lambda: client.get("/health/ready").status_code == 200)
             yield client
@@ -284,7 +284,7 @@ def test_the_producer_of_the_document_feeds_a_real_service(
     (program,) = re.findall(r"(?ms)^```python\n(.*?)^```", REDIS)
     directory = tmp_path_factory.mktemp("producer")
     with redis_server(directory / "redis") as redis:
-        settings = make_settings(redis.url, directory / "data")
+        settings = make_settings(redis.url, directory / "data", experts=True)
         with training(settings), serving(settings) as client:
             program = program.replace("redis://localhost:6379", redis.url)
             program = program.replace("gmr:default", f"gmr:{settings.model}")

@@ -27,7 +27,9 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits.ipynb"
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("notebook")
     with redis_server(directory / "redis") as redis:
-        settings = make_settings(redis.url, directory / "data", n_components=40, warm_up=300)
+        settings = make_settings(
+            redis.url, directory / "data", n_components=40, warm_up=300, experts=True
+        )
         with training(settings), serving(settings) as client:
             yield str(client.base_url).rstrip("/")
 

@@ -32,7 +32,9 @@ PROGRAMS = {
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     directory = tmp_path_factory.mktemp("howto")
     with redis_server(directory / "redis") as redis:
-        settings = make_settings(redis.url, directory / "data", n_components=60, warm_up=500)
+        settings = make_settings(
+            redis.url, directory / "data", n_components=60, warm_up=500, experts=True
+        )
         with training(settings), serving(settings) as client:
             yield client
 
