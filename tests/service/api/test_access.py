@@ -498,7 +498,7 @@ def test_files_are_sent_with_the_key_of_the_environment(
     verdicts = tmp_path / "verdicts.csv"
     verdicts.write_text("id,label\n1,x\n")
     commands = (
-        ["ingest", str(table), "--label-column", "label"],
+        ["ingest", str(table), "--label-column", "label", "--by-place"],
         ["labels", str(verdicts), "--label-column", "label", "--id-column", "id", "--no-wait"],
     )
     for command in commands:
