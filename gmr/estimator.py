@@ -36,6 +36,7 @@ from core.errors import InvalidLabels, InvalidRequest, UnknownClass
 from gmr.arguments import whole
 from gmr.online import seed_of
 from gmr.stream_estimator import PRECISE, StreamEstimator, check_range
+from gmr.threads import few_threads
 
 
 class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # of no types
@@ -173,7 +174,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
                 "GMRClassifier has learned samples but no label, so it knows no class to name. "
                 "Call partial_fit with labels first; score_samples works already."
             )
-        found = snapshot.classify(x).probabilities.cpu().numpy()
+        with few_threads(x.shape[1]):
+            found = snapshot.classify(x).probabilities.cpu().numpy()
         probabilities = np.zeros((len(found), len(self.classes_)), dtype=np.float32)
         probabilities[:, np.searchsorted(self.classes_, self._names(snapshot.answers))] = found
         return probabilities
@@ -185,7 +187,8 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
             NotFittedError: Nothing has been learned.
         """
         snapshot, x = self._asked(X)
-        return np.asarray(snapshot.outliers(x).log_likelihoods.cpu().numpy())
+        with few_threads(x.shape[1]):
+            return np.asarray(snapshot.outliers(x).log_likelihoods.cpu().numpy())
 
     def sample(
         self,
@@ -230,9 +233,10 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
             if unknown:
                 raise UnknownClass.among(unknown, list(codes))
             wanted = [codes[name] for name in asked]
-        drawn = snapshot.sample(
-            int(n_samples), wanted, seed=seed_of(check_random_state(random_state))
-        )
+        with few_threads(self.n_features_in_):
+            drawn = snapshot.sample(
+                int(n_samples), wanted, seed=seed_of(check_random_state(random_state))
+            )
         features: NDArray[np.floating[Any]] = np.asarray(drawn.features.cpu().numpy())
         if self._offsets is not None:
             features = features + self._offsets

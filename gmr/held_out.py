@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from core.config import EngineConfig
 from gmr.online import OnlineModel
+from gmr.threads import few_threads
 
 FOLDS: Final = 5
 """More take longer and keep the rate no better."""
@@ -87,7 +88,8 @@ def held_out(
         own = fold == number
         model = OnlineModel(config, device, quiet=True)
         model.learn_all(x[~own], None, batch_size, images=images)
-        scores = model.snapshot.outliers(torch.from_numpy(x[own]))
+        with few_threads(x.shape[1]):
+            scores = model.snapshot.outliers(torch.from_numpy(x[own]))
         found[own] = scores.log_likelihoods.double().cpu().numpy()
     return found
 

@@ -25,6 +25,7 @@ from core.engine.engine import Engine
 from core.errors import InvalidSettings
 from core.events import BoundaryDetected, Event
 from core.snapshot import Snapshot
+from gmr.threads import few_threads
 
 SEEDS: Final = 2**31 - 1
 """Seeds of the engine are drawn below this."""
@@ -81,7 +82,8 @@ class OnlineModel:
         Raises:
             InvalidBatch: It cannot be used, and nothing has changed.
         """
-        self.state, events = self.engine.step(self.state, batch)
+        with few_threads(batch.features.shape[1]):
+            self.state, events = self.engine.step(self.state, batch)
         self._snapshot = None
         return events
 
@@ -122,9 +124,10 @@ class OnlineModel:
         """
         if self._snapshot is None:
             state = self.state
-            if self.quiet or not self._has_model:
-                state, _ = self.engine.settle(state)
-            self._snapshot = self.engine.snapshot(state)
+            with few_threads(state.n_features or 0):
+                if self.quiet or not self._has_model:
+                    state, _ = self.engine.settle(state)
+                self._snapshot = self.engine.snapshot(state)
         return self._snapshot
 
     @property

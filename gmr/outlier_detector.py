@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from gmr.arguments import number
 from gmr.held_out import EarlySamples, least_usual
 from gmr.stream_estimator import StreamEstimator
+from gmr.threads import few_threads
 
 LEAST: Final = -1e300
 """In place of the log of no probability at all."""
@@ -149,7 +150,8 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
             NotFittedError: Nothing has been learned.
         """
         snapshot, x = self._asked(X)
-        found = snapshot.outliers(x)
+        with few_threads(x.shape[1]):
+            found = snapshot.outliers(x)
         if found.typicality is not None:
             return np.asarray(found.typicality.cpu().numpy())
         return np.asarray(found.log_likelihoods.double().cpu().numpy()).clip(LEAST)
@@ -163,7 +165,8 @@ class GMROutlierDetector(OutlierMixin, StreamEstimator):  # type: ignore[misc]  
             NotFittedError: Nothing has been learned.
         """
         snapshot, x = self._asked(X)
-        found = snapshot.outliers(x).p_values
+        with few_threads(x.shape[1]):
+            found = snapshot.outliers(x).p_values
         return None if found is None else np.asarray(found.cpu().numpy())
 
     @property

@@ -36,6 +36,7 @@ with naming_the_extra("gmr.river", "river"):
     from gmr.named_features import NamedFeatures, as_number
     from gmr.offsets import moved, offsets
     from gmr.online import OnlineModel
+    from gmr.threads import few_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,7 +328,8 @@ class GMRClassifier(_Learner, base.MiniBatchClassifier):
             return known, np.tile(shares, (len(samples), 1))
         rows = torch.from_numpy(self._features.rows(samples))
         # Of float32, sums of which are one to seven digits only.
-        found = snapshot.classify(rows).probabilities.double().cpu().numpy()
+        with few_threads(rows.shape[1]):
+            found = snapshot.classify(rows).probabilities.double().cpu().numpy()
         found /= found.sum(1, keepdims=True)
         return [known[int(code)] for code in snapshot.answers], found
 
@@ -400,7 +402,8 @@ class GMRAnomalyDetector(_Learner, anomaly.base.AnomalyDetector):
         if not self._started:
             return 0.0
         rows = torch.from_numpy(self._features.rows([x]))
-        p_values = self._model.snapshot.outliers(rows).p_values
+        with few_threads(rows.shape[1]):
+            p_values = self._model.snapshot.outliers(rows).p_values
         return 0.0 if p_values is None else 1.0 - float(p_values[0])
 
 
