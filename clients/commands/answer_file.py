@@ -19,11 +19,13 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 import orjson
+import typer
 from rich import progress as bars
 from rich.console import Console
 
 from clients.data.files import Rows, Source
 from clients.http.errors import InputError
+from core.counted import counted
 from service.wire import SampleId
 
 
@@ -166,6 +168,12 @@ class Answers:
         """Write what is to be said about all of them, where there is room for it."""
         if isinstance(self._answers, JsonAnswers):
             self._answers.end({"model_versions": sorted(self._versions), **summary})
+
+
+def say_skipped(n: int) -> None:
+    """Tell people how many rows could not be read, where there were any."""
+    if n:
+        typer.echo(f"{counted(n, 'row')} could not be used, left out.", err=True)
 
 
 def names_of(rows: Rows) -> list[SampleId]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from clients.commands.answer_file import numbers
-from clients.commands.asking import Asking, Table
+from clients.commands.asking import Asking
 from clients.commands.image_form import form_of
 from clients.commands.options import (
     AnswerFile,
@@ -29,6 +29,7 @@ from clients.commands.options import (
     SkipBadRows,
     Url,
 )
+from clients.commands.question import Table
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows
 from clients.http.client import GMRClient

@@ -67,7 +67,7 @@ def copied(value: Any, kind: type[Any]) -> Any:
 
 class _Writing:
     """Takes values apart, one at a time. A converter writes code for each type that it meets, which
-    takes longer than to convert, so converters are kept: see `_Kept`."""
+    takes longer than to convert, so converters are pooled: see `_Pool`."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, Tensor] = {}
@@ -91,7 +91,7 @@ class _Writing:
 
 
 class _Reading:
-    """Puts values together again, one at a time; it is kept as `_Writing` is.
+    """Puts values together again, one at a time; pooled as `_Writing` is.
 
     Attributes:
         model: For what lives with the model.
@@ -401,7 +401,7 @@ def _is_named_tuple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-class _Kept(Generic[T]):
+class _Pool(Generic[T]):
     """As many of a kind as threads have needed at one time, each for one thread at a time."""
 
     def __init__(self, kind: Callable[[], T]) -> None:
@@ -421,5 +421,5 @@ class _Kept(Generic[T]):
             self._free.append(taken)
 
 
-_writers = _Kept(_Writing)
-_readers = _Kept(_Reading)
+_writers = _Pool(_Writing)
+_readers = _Pool(_Reading)
