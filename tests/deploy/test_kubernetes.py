@@ -211,3 +211,10 @@ def test_the_cluster_has_hosts_in_place_of_trainers_and_the_image_for_them() -> 
     extras = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     assert extra[1] in extras["optional-dependencies"]
     assert "ARG EXTRAS=serve" in (root / "Dockerfile").read_text("utf-8")
+
+
+def test_no_pod_is_out_of_service_because_the_trainer_is_away() -> None:
+    probes = [one["readinessProbe"] for one in containers() if "readinessProbe" in one]
+    asked = [probe["httpGet"]["path"] for probe in probes if "httpGet" in probe]
+    assert asked
+    assert "/health/ready" not in asked

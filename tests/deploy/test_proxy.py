@@ -6,6 +6,7 @@ import contextlib
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,18 @@ import httpx2
 import pytest
 
 from benchmarks._ports import free_port
+from service.api.routes import health
 from service.settings import Settings
 from tests.service.api.conftest import redis_url  # noqa: F401
-from tests.service.api.stack import make_settings, of_model, serving, teach, training, wait_until
+from tests.service.api.stack import (
+    N_FEATURES,
+    make_settings,
+    of_model,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
 from tests.service.running import LONGEST_S
 
 CONFIGURED = Path(__file__).parents[2] / "deploy" / "proxy"
@@ -104,3 +114,33 @@ def test_each_model_is_held_by_one_reader_and_another_takes_over(
         for model in models:
             assert front.get(f"/models/{model}/model").json()["samples_seen"] == 100
         assert sum(held(reader) for reader in readers[:2]) == MODELS
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_without_a_trainer_questions_are_answered_and_batches_accepted(
+    name: str,
+    redis_url: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "HEARTBEAT_S", 0.0)  # or it counts as gone after half a minute
+    settings = make_settings(redis_url, tmp_path / "data")
+    with contextlib.ExitStack() as stack:
+        with training(settings):
+            ports = [free_port() for _ in range(3)]
+            own = [settings.model_copy(update={"port": port}) for port in ports]
+            readers = [stack.enter_context(serving(one)) for one in own]
+            front = stack.enter_context(
+                proxy(name, tmp_path, [f"127.0.0.1:{port}" for port in ports])
+            )
+            front.put("/models/machine").raise_for_status()
+            with of_model(front, "machine") as client:
+                teach(client, batches=1)
+        assert readers[0].get("/health/ready").status_code == 503
+        asked = {"features": [[0.25] * N_FEATURES]}
+        until = time.monotonic() + 5  # a proxy that looks has looked three times by then
+        while time.monotonic() < until:
+            for path in ("classify", "ingest"):
+                answer = front.post(f"/models/machine/{path}", json=asked)
+                assert answer.is_success, answer.text
+            time.sleep(0.2)
