@@ -91,6 +91,7 @@ class Reading:
             "samples_seen": model and model.samples_seen,
             "backlog": model and model.backlog,
             "checkpoint_error": model and model.checkpoint_error,
+            "archive_error": model and model.archive_error,
             "set_aside": model and model.set_aside,
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,

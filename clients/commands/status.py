@@ -93,6 +93,8 @@ def _facts(document: dict[str, Any]) -> Table:
     row("backlog", counted(document["backlog"], "entry", "entries"))
     if document["checkpoint_error"] is not None:
         row("checkpoint", document["checkpoint_error"].removeprefix("checkpoint "), "bold red")
+    if document["archive_error"] is not None:
+        row("archive", document["archive_error"].removeprefix("archive "), "bold red")
     row("accuracy", accuracy_of(document))
     row(
         "inlier rate",

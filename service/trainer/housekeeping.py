@@ -145,10 +145,12 @@ class Housekeeping:
         if not (at_once or self._reporter.is_due(now.position)):
             return now
         now = now.pruned(self._ledger_length)
-        error = self._publishing.error
-        if error is None and self._archive is not None:
-            error = self._archive.error
-        self._reporter.report(now, error, at_once=at_once)
+        self._reporter.report(
+            now,
+            self._publishing.error,
+            at_once=at_once,
+            archive_error=None if self._archive is None else self._archive.error,
+        )
         return now
 
     def _answer_requests(self, now: Standing) -> None:

@@ -90,20 +90,28 @@ class Reporter:
         late = time.monotonic() - self._reported_at >= self._pace.status_s
         return late or position != self._reported
 
-    def report(self, now: Standing, error: str | None, *, at_once: bool) -> None:
+    def report(
+        self,
+        now: Standing,
+        error: str | None,
+        *,
+        at_once: bool,
+        archive_error: str | None = None,
+    ) -> None:
         """Send events, status and metrics.
 
         Arguments:
             now: Where the model stands.
             error: That an operator should know of.
             at_once: Whether somebody waits for it.
+            archive_error: Why the archive has a gap; None where it goes on.
         """
         moment = time.monotonic()
         self._reported, self._reported_at = now.position, moment
         self._metrics.redis_errors.inc(self._feed.redis_errors - self._redis_errors)
         self._redis_errors = self._feed.redis_errors
         self._account(now)
-        status = self._status(now, error)
+        status = self._status(now, error or archive_error, archive_error)
         self._feed.reports.put(self._feed.keys.status, encode_status(status))
         self._pulse.told(status)
         patience = self._pace.metrics_s if at_once else self._pace.status_s
@@ -174,7 +182,9 @@ class Reporter:
         )
         self._fates, self._accounted = fates, now.position
 
-    def _status(self, now: Standing, error: str | None) -> dict[str, object]:
+    def _status(
+        self, now: Standing, error: str | None, archive_error: str | None
+    ) -> dict[str, object]:
         state, totals = now.state, self._journal.totals
         ert = state.watch.ert or self._engine.config.ert
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
@@ -205,6 +215,7 @@ class Reporter:
                 "state": self.phase,
                 "error": error or self._saver.error,
                 "checkpoint_error": self._saver.error,
+                "archive_error": archive_error,
                 "detector": self._settings.detector,
                 "shadows": list(self._engine.config.shadows),
                 "ert": ert,

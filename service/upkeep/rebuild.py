@@ -162,18 +162,20 @@ def rebuild(settings: Settings) -> Rebuilt:
         InvalidSettings: There is no archive, or nothing of it can be read.
     """
     folder = settings.data_dir / ARCHIVE
+    checkpoints = settings.data_dir / "checkpoints"
+    # These first: an archive that is written meanwhile has what they hold.
+    kept = kept_in(checkpoints) if checkpoints.is_dir() else []
     stretches = timeline(parts_in(folder))
     if not stretches:
         raise InvalidSettings(
             f"{folder} holds no archive. A trainer keeps one while GMR_ARCHIVE_MIB is set; what it "
             f"read before cannot be had any more."
         )
-    checkpoints = settings.data_dir / "checkpoints"
-    kept = kept_in(checkpoints) if checkpoints.is_dir() else []
     again = _Rebuilding(settings, {one.entries_applied for one in kept} | _wanted(stretches))
     for stretch in stretches:
         again.add(stretch)
     again.compare(kept)
+    again.look_beyond(kept, stretches[-1].ends)
     if again.done.state is None:
         raise InvalidSettings(
             f"Nothing of the archive in {folder} can be read: {'; '.join(again.done.notes)}."
@@ -244,6 +246,17 @@ class _Rebuilding:
             facts = one.place, one.entries_applied, one.version
             found.append(Comparison(*facts, equal=_same(state, there, config)))
         self.done.comparisons += sorted(found, key=lambda one: one.entries_applied)
+
+    def look_beyond(self, kept: list[KeptFile], ends: int) -> None:
+        """Say how much of what is kept lies behind the end of the archive."""
+        newest = max((one.entries_applied for one in kept), default=0)
+        if newest > ends:
+            lacks = counted(newest - ends, "entry", "entries")
+            self.done.notes.append(
+                f"the archive ends with entry {ends}: {lacks} of the newest checkpoint "
+                f"({newest}) came while it was switched off, could not be written, or was damaged. "
+                f"What was made again is without them."
+            )
 
     def _met(self, kept: list[KeptFile]) -> Iterator[tuple[KeptFile, EngineState]]:
         for one in kept:

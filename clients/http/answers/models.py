@@ -139,6 +139,7 @@ class ModelInfo:
     coarse_features: tuple[CoarseFeature, ...] | None = None  # None: not known
     held: tuple[SubTaskHeld, ...] = ()  # live forgetting, oldest sub-task first
     checkpoint_error: str | None = None  # why the newest checkpoint was not written
+    archive_error: str | None = None  # why the archive has a gap
     restored_entry_id: str | None = None  # the newest rollback or upload on the way to it
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -167,6 +167,11 @@ class ModelState(BaseModel):
         description="Why the newest checkpoint was not written, as the trainer reported last; null "
         "where it was. Learning goes on, and entries stay in the stream until one is written.",
     )
+    archive_error: str | None = Field(
+        None,
+        description="Why the archive has a gap, as the trainer reported last; null where it is "
+        "written, or none is kept. Learning goes on, and the archive in a new part once it can.",
+    )
     restored_entry_id: str | None = Field(
         None,
         description="Entry of the newest rollback or upload on the way to this model. What was "
@@ -226,6 +231,7 @@ async def model(request: Request) -> Response:
         "mode": None if status is None else status.get("mode"),
         "gate": None if status is None else status.get("gate"),
         "checkpoint_error": None if status is None else status.get("checkpoint_error"),
+        "archive_error": None if status is None else status.get("archive_error"),
         "last_entry_id": None if served is None else served.last_entry_id,
         "backlog": max(0, accepted - applied),
         "restored_entry_id": branch.restored,

@@ -198,6 +198,19 @@ def test_a_rollback_without_a_trainer_waits_in_the_stream(
             assert learned(client)["model_version"] == kept[0]["version"]
 
 
+def test_an_archive_that_is_not_written_is_told(settings: Callable[..., Settings]) -> None:
+    made = settings(archive_mib=1)
+    (made.data_dir / "archive").write_text("a file where a folder should be", "utf-8")
+    with training(made), serving(made) as client:
+        assert client.get("/model").json()["archive_error"] is None
+        send(client, RawBatch.of(samples(20))).raise_for_status()
+        told = wait_until(lambda: client.get("/model").json()["archive_error"])
+        assert told.startswith("archive not written")
+        found = CliRunner().invoke(app, ["status", "--url", str(client.base_url)])
+        assert "not written" in found.stdout
+        assert learned(client)["samples_seen"] == 20
+
+
 def test_a_checkpoint_that_is_not_written_is_told(
     settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,15 @@ def test_a_gap_is_told_and_what_follows_is_made_again(
     assert done.equal is True
 
 
+def test_a_gap_at_the_end_is_told(kept: Settings, settings: MakeSettings) -> None:
+    learn(kept, *STREAM[:8])
+    learn(settings(), *STREAM[8:12])  # without
+    done = rebuild(kept)
+    assert (done.entries_applied, done.well) == (8, False)
+    [note] = done.notes
+    assert note.startswith("the archive ends with entry 8: 4 entries of the newest checkpoint (12)")
+
+
 def test_a_model_that_is_another_one_is_told(
     kept: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
