@@ -27,7 +27,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from gmr import GMRClient, Message, hand_on
+from gmr import GMRClient, GMRError, Message, hand_on
 
 WAIT_S = 0.1
 """Seconds for which messages are gathered, unless there are enough."""
@@ -124,6 +124,10 @@ def main(
             bridge = Bridge(consumer, client, together)
             consumer.subscribe([topic], on_assign=lambda *_: bridge.forget())
             bridge.run()
+    except (GMRError, KafkaException) as error:
+        raise SystemExit(
+            f"The bridge ends, and what is not committed comes again: {error}"
+        ) from None
     finally:
         consumer.close()
 

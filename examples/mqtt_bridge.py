@@ -27,7 +27,7 @@ from typing import Annotated
 import typer
 from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage
 
-from gmr import GMRClient, Message, hand_on
+from gmr import GMRClient, GMRError, Message, hand_on
 
 
 def gathered(waiting: SimpleQueue[MQTTMessage], together: int) -> list[MQTTMessage]:
@@ -78,8 +78,15 @@ def main(
     model: Annotated[str | None, typer.Option(help="A named model.")] = None,
 ) -> None:
     """Hand on TOPIC, which may have wildcards."""
-    with suppress(KeyboardInterrupt), GMRClient(url, model=model) as client:
-        bridge(topic, client, host=host, port=port, name=name, together=together)
+    try:
+        with suppress(KeyboardInterrupt), GMRClient(url, model=model) as client:
+            bridge(topic, client, host=host, port=port, name=name, together=together)
+    except OSError as error:
+        raise SystemExit(f"No broker answers at {host}, port {port}: {error}") from None
+    except GMRError as error:
+        raise SystemExit(
+            f"The bridge ends; what is not acknowledged comes again: {error}"
+        ) from None
 
 
 if __name__ == "__main__":

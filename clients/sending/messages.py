@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clients.http.client import GMRClient
-from clients.http.errors import RequestRefused
+from clients.http.errors import RequestConflict, RequestRefused
 from core.errors import InvalidBatch
 from service.wire import refuse_unknown
 
@@ -26,6 +26,9 @@ FIELDS = frozenset({"features", "labels", "sample_ids", "batch_id"})
 
 REFUSED = (413, 422)
 """Statuses by which a batch is refused for what it holds."""
+
+USED = "/batch-conflict"
+"""End of the type of the error by which a name was used for something else before."""
 
 
 class Message(NamedTuple):
@@ -52,7 +55,7 @@ class _Batch:
     labels: list[Any] | None
     sample_ids: list[Any] | None
     batch_id: str | None
-    kind: object  # None: it goes alone
+    kind: object  # None: it goes alone, under a name that its sender gave
 
     @classmethod
     def of(cls, message: Message) -> _Batch:
@@ -60,13 +63,18 @@ class _Batch:
 
         Raises:
             InvalidBatch: It has a field that means nothing.
-            ValueError, TypeError, KeyError, RecursionError: It is none that could be sent.
+            ValueError, TypeError, RecursionError: It is none that could be sent.
         """
-        body = json.loads(message.value)
+        try:
+            body = json.loads(message.value)
+        except ValueError as error:
+            raise ValueError(f"It is no JSON: {error}") from error
         if not isinstance(body, dict):
             raise TypeError(f"It is a JSON {type(body).__name__}; expected an object")
         # As the service does: misspelt labels would be learned as none.
         refuse_unknown("field", body, FIELDS, "message")
+        if "features" not in body:
+            raise ValueError("It has no `features`; expected rows of numbers")
         features, labels, ids = body["features"], body.get("labels"), body.get("sample_ids")
         own = body.get("batch_id", message.batch_id)
         shape = np.shape(features)
@@ -132,6 +140,12 @@ def hand_on(
             else:
                 for message in batch.messages:
                     hand_on([message], client, left_out)
+        except RequestConflict as error:
+            # A name of the broker's is no fault of the message: such as those of a topic that was
+            # deleted and made again.
+            if batch.kind is not None or not error.type.endswith(USED):
+                raise
+            left_out(batch.messages[0].place, error)
 
 
 def _batches(
@@ -142,7 +156,7 @@ def _batches(
     for message in messages:
         try:
             one = _Batch.of(message)
-        except (InvalidBatch, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (InvalidBatch, TypeError, ValueError, RecursionError) as error:
             left_out(message.place, error)
             continue
         if held is not None and held.kind is not None and held.kind == one.kind:
@@ -165,4 +179,4 @@ def _together(
 
 
 def _say(place: str, error: Exception) -> None:
-    print(f"{place} is left out: {error!r}", file=sys.stderr)
+    print(f"{place} is left out: {error}", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from clients.http.client import GMRClient
-from clients.http.errors import RequestRefused, ServiceBusy
+from clients.http.errors import RequestConflict, RequestRefused, ServiceBusy
 from clients.sending.messages import Message, hand_on
 from core.errors import InvalidBatch
 
@@ -131,3 +131,38 @@ def test_a_message_with_a_misspelt_field_is_left_out_and_not_learned_without_it(
     said = capsys.readouterr().err
     assert f"has a field {field!r}" in said
     assert advice in said
+
+
+def conflict(kind: str) -> RequestConflict:
+    return RequestConflict(status=409, title="", detail="", type=f"/problems/{kind}")
+
+
+def test_a_message_whose_own_name_was_used_for_another_is_left_out_and_holds_up_nobody() -> None:
+    service = Service(conflict("batch-conflict"))
+    _, out = handed(message(1), message(13, batch_id="x"), message(3), service=service)
+    assert out == ["t-0-13"]
+    assert [batch["batch_id"] for batch in service.batches] == ["t-0-1", "t-0-3"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        # A topic that was made anew has the names of the one before: nothing may be passed by.
+        (message(13), "batch-conflict"),
+        (message(13, batch_id="x"), "model-leaving"),
+    ],
+)
+def test_a_conflict_that_is_no_fault_of_the_message_is_raised(bad: Message, kind: str) -> None:
+    with pytest.raises(RequestConflict):
+        handed(bad, service=Service(conflict(kind)))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(b"{}", "It has no `features`"), (b"", "It is no JSON"), (b"\xff", "It is no JSON")],
+)
+def test_what_is_wrong_with_a_message_is_said_in_words(
+    value: bytes, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hand_on([Message(value, "t-0-2")], cast(GMRClient, Service()))
+    assert capsys.readouterr().err.startswith(f"t-0-2 is left out: {said}")
