@@ -43,6 +43,7 @@ from clients.http.answers import (
 )
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
+from clients.http.errors import RequestRefused
 from clients.http.replacing import check_empty
 from clients.http.subscription import Feed, position
 
@@ -203,12 +204,18 @@ class AsyncGMRClient(Awaited):
     ) -> NamedModel:
         """See `GMRClient.copy_model`."""
         of_source = {} if source is None else (await self.named_model(source)).settings
+        there = {model.name for model in await self.models()}
         made = await self.make_model(name, {**of_source, **(settings or {})})
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = await self.send(calls.of_model(name, calls.ledger()))
             check_empty(await self.named_model(name), ledger)
         data = await self.send(calls.of_model(source, calls.checkpoint()))
-        await self.send(calls.of_model(name, calls.restore(data)))
+        try:
+            await self.send(calls.of_model(name, calls.restore(data)))
+        except RequestRefused:
+            if name not in there:
+                await self.take_down_model(name)
+            raise
         names = await self.send(calls.of_model(source, calls.feature_names()))
         if names is not None:
             await self.send(calls.of_model(name, calls.name_features(names)))

@@ -53,6 +53,7 @@ from clients.http.answers import (
     ServiceEvent,
 )
 from clients.http.blocking import Blocking
+from clients.http.errors import RequestRefused
 from clients.http.missing import Column
 from clients.http.replacing import check_empty
 from clients.http.retry import RetryPolicy
@@ -368,15 +369,23 @@ class GMRClient(Blocking):
 
         Raises:
             HasLearned: The copy is there, and holds something that would be replaced.
-            RequestRefused: There is no source, or the copy is there with other settings.
+            RequestRefused: There is no source, or its state does not fit the settings, as of
+                another preset; no new model is left then.
+            RequestConflict: The copy is there with other settings.
         """
         of_source = {} if source is None else self.named_model(source).settings
+        there = {model.name for model in self.models()}
         made = self.make_model(name, {**of_source, **(settings or {})})
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = self.send(calls.of_model(name, calls.ledger()))
             check_empty(self.named_model(name), ledger)
         data = self.send(calls.of_model(source, calls.checkpoint()))
-        self.send(calls.of_model(name, calls.restore(data)))
+        try:
+            self.send(calls.of_model(name, calls.restore(data)))
+        except RequestRefused:
+            if name not in there:  # or it would be in the way of the next attempt
+                self.take_down_model(name)
+            raise
         names = self.send(calls.of_model(source, calls.feature_names()))
         if names is not None:
             self.send(calls.of_model(name, calls.name_features(names)))

@@ -317,10 +317,12 @@ class Saver:
                 logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.place, error)
                 self._checkpoints.leave_out(kept)
                 continue
-            if difference := _difference(self._engine.config, config):
+            if (difference := _difference(self._engine.config, config)) is not None:
+                then, now = difference
                 raise InvalidSettings(
-                    f"The checkpoint {kept.place} was made with {difference}. Expected the same "
-                    f"kind of model: change the settings back, or choose another --data-dir."
+                    f"The checkpoint {kept.place} was made with {then}, but the settings say "
+                    f"{now}. Expected the same kind of model: change the settings back, or choose "
+                    f"another --data-dir."
                 )
             if config.detector != self._engine.config.detector:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)
@@ -420,19 +422,21 @@ class Saver:
         return Checkpoint(state, position, totals, branch, open_from, ledger, gate, bare), config
 
     def _check_kind(self, config: EngineConfig) -> None:
-        if difference := _difference(self._engine.config, config):
+        if (difference := _difference(self._engine.config, config)) is not None:
+            then, now = difference
             raise InvalidCheckpoint(
-                f"The checkpoint was made with {difference}. Expected the same kind of model; load "
-                f"it into a service with these settings."
+                f"The checkpoint was made with {then}, but the settings say {now}. Expected the "
+                f"same kind of model. Load it into a service, or a named model, with {then}."
             )
 
 
-def _difference(now: EngineConfig, then: EngineConfig) -> str:
-    """Why a state made with other settings cannot go on with these; empty when it can."""
+def _difference(now: EngineConfig, then: EngineConfig) -> tuple[str, str] | None:
+    """Why a state made with other settings cannot go on with these: what it has, and what these
+    say; None when it can."""
     if then.preset != now.preset:
-        return f"preset {then.preset!r}, but the settings say {now.preset!r}"
+        return f"preset {then.preset!r}", f"{now.preset!r}"
     if now.facts.grid and then.budget != now.budget:
-        return f"{then.budget} components, but the settings say {now.budget}"
+        return f"{then.budget} components", f"{now.budget}"
     if now.facts.factors and then.n_factors != now.n_factors:
-        return f"{then.n_factors} factors, but the settings say {now.n_factors}"
-    return ""
+        return f"{then.n_factors} factors", f"{now.n_factors}"
+    return None

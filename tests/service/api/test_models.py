@@ -336,6 +336,31 @@ def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
     wait_until(lambda: not {"narrow", "wide", "twin"}.intersection(names(service)))
 
 
+def test_a_copy_that_its_settings_do_not_fit_leaves_no_model(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    other = {"preset": "flat"}
+    with GMRClient(url) as client:
+        for name in ("askew", "bent"):  # one that was there before stays
+            if name == "bent":
+                client.make_model(name, {**client.named_model("taught").settings, **other})
+            with pytest.raises(RequestRefused, match="preset"):
+                client.copy_model("taught", name, settings=other)
+        wait_until(lambda: "askew" not in names(service))
+        assert "bent" in names(service)
+
+        async def refused() -> None:
+            async with AsyncGMRClient(url) as one:
+                with pytest.raises(RequestRefused, match="preset"):
+                    await one.copy_model("taught", "askew", settings=other)
+
+        asyncio.run(refused())
+        wait_until(lambda: "askew" not in names(service))
+        client.copy_model("taught", "askew")
+        for name in ("askew", "bent"):
+            client.take_down_model(name)
+    wait_until(lambda: not {"askew", "bent"}.intersection(names(service)))
+
+
 def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
     url = str(service.base_url)
     with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
