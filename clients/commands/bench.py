@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from clients.evaluation import environment
+from clients.extras import naming_the_extra
 from clients.http.errors import InputError
 
 SCHEMA = "gmr-bench/1"
@@ -193,7 +194,8 @@ def _load(name: str) -> ModuleType:
     root = str(FOLDER.parent)
     if root not in sys.path:
         sys.path.insert(0, root)
-    return importlib.import_module(f"{FOLDER.name}.{name}")
+    with naming_the_extra(f"gmr bench {name}", "cluster"):  # the largest
+        return importlib.import_module(f"{FOLDER.name}.{name}")
 
 
 def _question(source: str) -> str:

@@ -165,15 +165,36 @@ def _models(names: list[str]) -> None:
     from service.cluster.buckets import bucket_of, service_of
 
     settings = Settings.load()
-    n_buckets = _agreed(settings, None)
+    n_buckets = _begun(settings)
     for name in names:
         bucket = bucket_of(name, n_buckets)
         typer.echo(f"{name}: bucket {bucket}, service {service_of(settings.model, bucket)}")
 
 
 def _agreed(settings: Settings, buckets: int | None) -> int:
-    from service.broker.connection import connect, identity_of
     from service.cluster.plan import agree
+
+    with _redis(settings) as client:
+        return agree(client, settings.model, buckets, DEFAULT_BUCKETS)
+
+
+def _begun(settings: Settings) -> int:
+    """Buckets of the cluster that there is: to ask after it must not fix their number."""
+    from service.cluster.plan import begun
+
+    with _redis(settings) as client:
+        n_buckets = begun(client, settings.model)
+    if n_buckets is None:
+        raise InputError(
+            f"No cluster {settings.model!r} was begun on this Redis. Expected one. Begin it by "
+            f"`gmr cluster up`, or name another by GMR_REDIS_URL and GMR_MODEL."
+        )
+    return n_buckets
+
+
+@contextmanager
+def _redis(settings: Settings) -> Iterator[Any]:
+    from service.broker.connection import connect, identity_of
 
     address = settings.redis_address()
     if address is None:
@@ -182,7 +203,7 @@ def _agreed(settings: Settings, buckets: int | None) -> int:
             "`gmr cluster up --local` prints."
         )
     with connect(address, identity=identity_of(settings)) as client:
-        return agree(client, settings.model, buckets, DEFAULT_BUCKETS)
+        yield client
 
 
 @contextmanager
@@ -192,6 +213,6 @@ def _fleet(address: str | None) -> Iterator[tuple[Any, int]]:
     from service.cluster.local import attach
 
     settings = Settings.load()
-    n_buckets = _agreed(settings, None)
+    n_buckets = _begun(settings)
     attach(address, settings.model)
     yield Fleet(settings, n_buckets), n_buckets

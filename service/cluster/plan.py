@@ -45,6 +45,17 @@ def check(settings: Settings, environment: Mapping[str, str], *, accept_gcs: boo
         )
 
 
+def begun(client: SyncClient, model: str) -> int | None:
+    """The number of buckets of a cluster; None where it was never begun.
+
+    Arguments:
+        client: To its Redis.
+        model: The `GMR_MODEL` of the cluster.
+    """
+    found: Any = client.get(Keys(model).cluster)
+    return None if found is None else int(found)
+
+
 def agree(client: SyncClient, model: str, buckets: int | None, default: int) -> int:
     """The number of buckets of a cluster, fixed when it is first begun.
 

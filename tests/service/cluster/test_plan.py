@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from typer.testing import CliRunner
 
+from clients.commands.cli import app
 from core.errors import InvalidSettings
 from service.broker.connection import connect
 from service.cluster.buckets import bucket_of, service_of
-from service.cluster.plan import agree, check
+from service.cluster.plan import agree, begun, check
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
 
@@ -57,3 +59,22 @@ def test_the_number_of_buckets_is_fixed_when_a_cluster_is_first_begun(
         assert agree(client, model, 8, 4) == 8
         with pytest.raises(InvalidSettings, match="has 8 buckets, and 9 were asked for"):
             agree(client, model, 9, 8)
+
+
+@pytest.mark.parametrize("asked", [["models", "pump-7"], ["status"]])
+def test_to_ask_after_a_cluster_that_was_never_begun_begins_none(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    if asked == ["status"]:
+        pytest.importorskip("ray", reason="Ray is not installed")
+    model = uuid.uuid4().hex
+    monkeypatch.setenv("GMR_REDIS_URL", redis_server.url)
+    monkeypatch.setenv("GMR_MODEL", model)
+    result = CliRunner().invoke(app, ["cluster", *asked])
+    assert (result.exit_code, f"No cluster '{model}' was begun" in result.output) == (2, True)
+    with connect(redis_server.url) as client:
+        assert begun(client, model) is None
+        agree(client, model, 4, 8)
+        assert begun(client, model) == 4
+    found = CliRunner().invoke(app, ["cluster", "models", "pump-7"])
+    assert found.output == f"pump-7: bucket 3, service {model}-b003\n"
