@@ -7,6 +7,7 @@ what is made of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,11 +71,7 @@ def service_error(reply: Reply) -> ServiceError:
     cls = _BY_KIND.get(kind.rsplit("/", 1)[-1]) or _BY_STATUS.get(reply.status, fallback)
     detail = str(problem.get("detail", ""))
     if not problem:
-        text = reply.body[:200].decode("utf-8", "replace").strip()
-        detail = (
-            f"The answer is no problem document but {text!r}. Check that the address is that of "
-            f"the service and not of something in between."
-        )
+        detail = _foreign(reply)
     return cls(
         status=reply.status,
         title=str(problem.get("title", f"HTTP {reply.status}")),
@@ -84,6 +81,18 @@ def service_error(reply: Reply) -> ServiceError:
         retry_after=_retry_after(problem, reply.headers),
         context={key: value for key, value in problem.items() if key not in _STANDARD},
     )
+
+
+def _foreign(reply: Reply) -> str:
+    """What to say of an error that the service did not write."""
+    text = reply.body[:200].decode("utf-8", "replace").strip()
+    found = f"The answer is no problem document but {text!r}."
+    if _BY_STATUS.get(reply.status) is ServiceUnavailable:
+        return (
+            f"{found} A proxy in between says so where it reaches no process of the service. "
+            f"Look whether `gmr api` runs there, and at the log of the proxy."
+        )
+    return f"{found} Check that the address is that of the service and not of something in between."
 
 
 def _retry_after(problem: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
@@ -358,9 +367,8 @@ def readiness(reply: Reply) -> answers.Readiness:
     """The answer of GET /health/ready, whichever it is."""
     if reply.status < 400:
         return answers.Readiness(True)
-    try:
+    reason = None
+    with suppress(orjson.JSONDecodeError, AttributeError):
         document = orjson.loads(reply.body)
-        reason = document.get("detail") or document.get("reason") or ""
-    except (orjson.JSONDecodeError, AttributeError):
-        reason = ""
-    return answers.Readiness(False, str(reason))
+        reason = document.get("detail") or document.get("reason")
+    return answers.Readiness(False, str(reason or _foreign(reply)))

@@ -572,6 +572,19 @@ def test_readiness_is_asked_once_and_never_an_error() -> None:
     assert readiness.reason == "What happened."
 
 
+def test_a_proxy_without_a_process_to_ask_is_told_as_such() -> None:
+    page = httpx2.Response(503, text="<h1>No server is available")
+    with GMRClient(
+        transport=httpx2.MockTransport(lambda request: page), retry=RetryPolicy(total_s=0)
+    ) as client:
+        readiness = client.ready()
+        with pytest.raises(ServiceUnavailable, match="A proxy in between says so"):
+            client.model()
+    assert not readiness.ready
+    assert "<h1>No server is available" in readiness.reason
+    assert "A proxy in between says so" in readiness.reason
+
+
 # Waiting
 
 
