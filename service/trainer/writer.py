@@ -415,7 +415,7 @@ class ModelWriter:
         assert self._stop_asked_at is not None
         end = self._stop_asked_at + self._settings.drain_timeout_s
         self._parts.reporter.phase = "draining"
-        logger.info("stopping: learning what is in the stream")
+        logger.info("model %r: learning what is left in the stream", self._settings.model)
         self.read_again()
         while time.monotonic() < end:
             entries = self._feed.read(block_ms=0)
@@ -443,7 +443,9 @@ class ModelWriter:
         self._keep_house(at_once=True)
         self._lease.release()
         logger.info(
-            "stopped at version %d after entry %s",
+            "model %r is %s, version %d, after entry %s",
+            self._settings.model,
+            phase,
             self._intake.now.state.model.version,
             self._intake.now.position.last_entry_id,
         )

@@ -531,3 +531,16 @@ def test_a_model_made_anew_learns_nothing_that_was_sent_to_the_old_one(
             assert pump.get("/deadletters").json()["deadletters"] == []
             redis.xadd(key, {**fields, "x": samples(2).tobytes(), "shape": "2,16"})
             wait_until(lambda: learned(pump)["samples_seen"] == 202)
+
+
+def test_the_log_says_which_model_is_let_go(
+    settings: Callable[..., Settings], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = settings(unload_after_s=0.1, settle_after_s=0.1)
+    with caplog.at_level("INFO", "service.trainer"), training(made), serving(made) as client:
+        client.put("/models/pump").raise_for_status()
+        with of_model(client, "pump") as pump:
+            teach(pump, batches=1)
+        wait_until(lambda: f"model '{made.model}/pump' is unloaded" in caplog.text)
+        assert f"model '{made.model}' is" not in caplog.text  # the trainer goes on
+    assert f"model '{made.model}' is stopped" in caplog.text
