@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +67,19 @@ class NameMatcher:
     def _kept(self) -> tuple[str, ...] | None:
         # Patience is for services that were there.
         with GMRClient(self._client.url, retry=RetryPolicy(total_s=0)) as impatient:
-            return impatient.feature_names()
+            try:
+                return impatient.feature_names()
+            except ServiceUnavailable as error:
+                raise ServiceUnavailable(
+                    status=error.status,
+                    title=error.title,
+                    detail=f"{error.detail} To ask about a table meanwhile, let --by-place take "
+                    f"its features by their places: then their names are not needed.",
+                    type=error.type,
+                    instance=error.instance,
+                    retry_after=error.retry_after,
+                    context=error.context,
+                ) from error
 
     def columns_of(
         self,
@@ -200,7 +213,8 @@ def open_matched(
         encoding=encoding,
         images=images,
     )
-    check_reachable(client)
+    with suppress(ServiceUnavailable):  # it is there, and answers questions while Redis is away
+        check_reachable(client)
     check_image_shape(client, source)
     return matcher.match(source)
 

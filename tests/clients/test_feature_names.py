@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 
 from clients.data.files import open_source
 from clients.http.client import GMRClient
-from clients.http.errors import InputError, ServiceUnreachable
-from clients.sending.feature_names import InOrder, Matched, NameMatcher, NamesAfterFirst
+from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
+from clients.sending.feature_names import (
+    InOrder,
+    Matched,
+    NameMatcher,
+    NamesAfterFirst,
+    open_matched,
+)
 from clients.sending.samples import Totals
-from tests.clients.scripted import ScriptedServer, answer
+from tests.clients.scripted import ScriptedServer, answer, problem
 
 
 class Naming:
@@ -206,6 +212,24 @@ def test_only_a_table_with_names_makes_the_service_be_asked(table: Path) -> None
         assert asked.columns_of(table, None) is None
         table.write_text("1,5;2,5\n3,5;4,5\n")
         assert asked.columns_of(table, None, decimal=",") is None
+
+
+def test_while_redis_is_away_features_can_be_taken_by_their_places(table: Path) -> None:
+    def opened(client: GMRClient, *, by_place: bool) -> Matched:
+        return open_matched(
+            client,
+            table,
+            by_place=by_place,
+            columns=None,
+            drop=None,
+            label_column="kind",
+            id_column="id",
+        )
+
+    with ScriptedServer(*[problem(503)] * 4) as server, GMRClient(server.url) as client:
+        assert opened(client, by_place=True).missing is None
+        with pytest.raises(ServiceUnavailable, match=r"What happened\. .* --by-place"):
+            opened(client, by_place=False)
 
 
 def test_names_are_sent_once_a_batch_is_accepted_and_no_sooner() -> None:
