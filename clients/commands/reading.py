@@ -96,6 +96,7 @@ class Reading:
             "sub_task": drift and drift.sub_task,
             "mode": drift and drift.mode,
             "awaiting": drift and drift.awaiting,
+            "labels_early": drift and drift.labels_early,
             "labels_matched": drift and drift.labels_matched,
             "labels_unmatched": drift and drift.labels_unmatched,
             "gate": drift and drift.raw.get("gate"),
@@ -208,18 +209,22 @@ def labels_of(document: dict[str, Any]) -> str | None:
 
     Example:
         >>> counts = {"duplicate": 0, "late": 1904, "unknown": 3}
-        >>> labels_of({"labels_matched": 4096, "labels_unmatched": counts})
-        '4,096 matched, 1,907 dropped (1,904 late, 3 unknown)'
-        >>> labels_of({"labels_matched": 0, "labels_unmatched": {"late": 0}})
+        >>> labels_of({"labels_matched": 4096, "labels_unmatched": counts, "labels_early": 2})
+        '4,096 matched, 2 waiting for their sample, 1,907 dropped (1,904 late, 3 unknown)'
+        >>> labels_of({"labels_matched": 0, "labels_unmatched": {"late": 0}, "labels_early": 0})
     """
     matched, unmatched = document["labels_matched"], document["labels_unmatched"]
     dropped = sum((unmatched or {}).values())
-    if not matched and not dropped:
+    early = document["labels_early"]
+    if not matched and not dropped and not early:
         return None
-    if not dropped:
-        return f"{matched:,} matched"
-    reasons = ", ".join(f"{n:,} {reason}" for reason, n in unmatched.items() if n)
-    return f"{matched:,} matched, {dropped:,} dropped ({reasons})"
+    parts = [f"{matched or 0:,} matched"]
+    if early:
+        parts.append(f"{early:,} waiting for their sample")
+    if dropped:
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in unmatched.items() if n)
+        parts.append(f"{dropped:,} dropped ({reasons})")
+    return ", ".join(parts)
 
 
 def phase_of(document: dict[str, Any]) -> str:

@@ -168,6 +168,11 @@ class DriftState(Report):
     labels_held: int | None = Field(
         description="Labels by id that came meanwhile, to be matched at the thaw."
     )
+    labels_early: int | None = Field(
+        None,
+        description="Labels by id whose sample has not come yet; null where the trainer does not "
+        "say.",
+    )
     labels_matched: int | None = Field(
         description="Labels by id that met their sample; null where the trainer does not say."
     )

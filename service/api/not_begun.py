@@ -37,8 +37,8 @@ def not_begun(settings: Settings, heartbeat_time: float) -> dict[str, object]:
 
 _ZERO = (
     *("model_version", "sub_task", "boundaries", "boundaries_dropped"),
-    *("passed_batches", "passed_samples", "labels_held", "awaiting", "labels_matched"),
+    *("passed_batches", "passed_samples", "labels_held", "labels_early", "labels_matched"),
     *("bursts", "quarantined", "probe_samples", "probe_alarms"),
     *("samples_since_boundary", "batches_since_boundary", "stream_samples", "stream_batches"),
-    "set_aside_batches",
+    *("set_aside_batches", "awaiting"),
 )

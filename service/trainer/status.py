@@ -15,6 +15,7 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "passed_batches": stream.all_batches - stream.batches,
         "passed_samples": stream.all_samples - stream.samples,
         "labels_held": len(state.rest.labels),
+        "labels_early": len(state.pending.awaiting.early),
         "ert_asked": state.watch.ert_asked,
         "phase": state.phase,
         "armed": state.seen.watch.armed,

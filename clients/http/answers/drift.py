@@ -60,6 +60,7 @@ class DriftState:
     passed_batches: int | None = None  # scored and never learned, because of that
     passed_samples: int | None = None
     labels_held: int | None = None  # labels by id that wait for the thaw
+    labels_early: int | None = None  # labels by id whose sample has not come yet
     ert_asked: bool | None = None  # whether a person asked for `ert`
     labels_matched: int | None = None  # labels by id that met their sample
     labels_unmatched: Mapping[str, int] | None = None  # and those that met none, by reason

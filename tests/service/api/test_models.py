@@ -544,3 +544,14 @@ def test_the_log_says_which_model_is_let_go(
         wait_until(lambda: f"model '{made.model}/pump' is unloaded" in caplog.text)
         assert f"model '{made.model}' is" not in caplog.text  # the trainer goes on
     assert f"model '{made.model}' is stopped" in caplog.text
+
+
+def test_labels_whose_samples_went_elsewhere_are_told(service: httpx2.Client) -> None:
+    with of_model(service, "taught") as taught:
+        assert taught.get("/drift").json()["labels_early"] == 0
+        sent = {"sample_ids": ["of-another-1", "of-another-2"], "labels": ["cat", "cat"]}
+        taught.post("/labels", json=sent).raise_for_status()
+        wait_until(lambda: taught.get("/drift").json()["labels_early"] == 2)
+        url = str(taught.base_url)
+    found = CliRunner().invoke(app, ["status", "--url", url])
+    assert "2 waiting for their sample" in found.stdout
