@@ -76,8 +76,10 @@ def models_command(
             said = f"Model {name} goes on from where {source or 'the own model'} stands."
             _tell(vars(copied), as_document, said)
         elif action is Action.SHOW:
-            shown = vars(client.named_model(name))
-            _tell(shown, as_document, "\n".join(f"{key:14} {shown[key]}" for key in shown))
+            shown = client.named_model(name)
+            lines = vars(shown) | {"settings": _own(shown.settings), "made": _when(shown.made)}
+            told = [f"{key:16} {'-' if of is None else of}" for key, of in lines.items()]
+            _tell(vars(shown), as_document, "\n".join(told))
         else:
             question = f"Drop the model {name} and all that is kept of it?"
             if not yes and not on_terminal():
@@ -122,6 +124,10 @@ def _own(settings: Mapping[str, object]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in settings.items())
 
 
+def _when(moment: float) -> str:
+    return time.strftime("%d %b %Y %H:%M", time.localtime(moment))
+
+
 def _tell(document: object, as_document: bool, text: str) -> None:
     if as_document:
         print_json(document)
@@ -138,9 +144,8 @@ def _list(client: GMRClient, as_document: bool) -> None:
     for column in ("name", "state", "settings", "made", "by"):
         table.add_column(column, overflow="fold")
     for model in models:
-        made = time.strftime("%d %b %Y %H:%M", time.localtime(model.made))
         state = model.state if model.error is None else f"{model.state}: {model.error}"
-        table.add_row(model.name, state, _own(model.settings), made, model.made_by)
+        table.add_row(model.name, state, _own(model.settings), _when(model.made), model.made_by)
     if models:
         Console().print(table, markup=False)
     typer.echo(counted(len(models), "named model"))

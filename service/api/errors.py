@@ -353,9 +353,10 @@ class ModelConflict(InvalidRequest):
             name: Of the model.
             there: Its settings.
         """
+        has = ", ".join(f"{setting} = {value}" for setting, value in there.items())
         return cls(
-            f"The model {name!r} was made with other settings ({dict(there)}), which stay as they "
-            f"are. Choose another name, or take the model down first. To go on from where it "
+            f"The model {name!r} was made with other settings ({has}), which stay as they are. "
+            f"Choose another name, or take the model down first. To go on from where it "
             f"stands with other settings: gmr models copy NEW --from {name} --set NAME=VALUE.",
             settings=dict(there),
         )

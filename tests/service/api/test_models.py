@@ -546,6 +546,20 @@ def test_the_log_says_which_model_is_let_go(
     assert f"model '{made.model}' is stopped" in caplog.text
 
 
+def test_settings_and_times_of_a_model_are_shown_as_people_write_them(
+    service: httpx2.Client,
+) -> None:
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["models", *arguments, "--url", str(service.base_url)])
+        return f"{result.output} {result.exception}"
+
+    shown = run("show", "empty")
+    assert "preset = flat" in shown
+    assert str(time.localtime().tm_year) in shown
+    assert "(preset = flat" in run("make", "empty", "--set", "preset=mfa")
+    assert "{" not in shown
+
+
 def test_labels_whose_samples_went_elsewhere_are_told(service: httpx2.Client) -> None:
     with of_model(service, "taught") as taught:
         assert taught.get("/drift").json()["labels_early"] == 0
