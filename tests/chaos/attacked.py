@@ -16,7 +16,7 @@ from tests.chaos.inside import AIM, AT_START, HANGS, HERE, INSTANTS, SABOTAGE
 from tests.chaos.power import Medium
 from tests.chaos.preloaded import COMPILER, preloading
 from tests.service.running import wait_until
-from tests.service.supervisor.test_run import Service
+from tests.service.supervisor.services import Service
 from tests.service.webhook.listening import SECRET, Listening, listening
 
 SUPERVISOR = "service.supervisor"

@@ -14,7 +14,7 @@ from service.archive.parts import parts_in, timeline
 from service.store.in_folder import kept_in
 from tests.chaos.power import TORN, Medium
 from tests.chaos.preloaded import COMPILER, preloading
-from tests.service.supervisor.test_run import ROOT
+from tests.service.supervisor.services import ROOT
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler to follow fsync with")
 

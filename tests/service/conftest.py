@@ -5,6 +5,7 @@ GMR_REDIS_BINARY runs them on another server than the one that is found by itsel
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,8 +66,21 @@ def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
     """Makes settings of a small, quick model with a name of its own, without experts beside it."""
     model = uuid.uuid4().hex
+    made: dict[Any, Settings] = {}  # they do not change, and tests ask for the same ones often
 
     def make(**overrides: Any) -> Settings:
+        key = (
+            *overrides.items(),
+            *(one for one in os.environ.items() if one[0].startswith("GMR_")),
+        )
+        try:
+            return made[key]
+        except KeyError:
+            return made.setdefault(key, anew(**overrides))
+        except TypeError:  # a value that cannot be a key
+            return anew(**overrides)
+
+    def anew(**overrides: Any) -> Settings:
         values: dict[str, Any] = {
             "redis_url": SecretStr(redis_server.url),
             "data_dir": tmp_path / "data",

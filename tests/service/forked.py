@@ -24,6 +24,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 STEP_S = 0.01
 
+TITLE = "the process that tests fork, whose name has room"
+"""Its argument: a fork that is to have another name writes it over these."""
+
 TRAINER = """
 from service.ending import end_with
 from service.trainer.__main__ import work
@@ -36,7 +39,7 @@ class Forks:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.forked"],
+            [sys.executable, "-m", "tests.service.forked", TITLE],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             cwd=ROOT,
             stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.supervisor.preloaded import MODULES
 from tests.service.forked import forked
-from tests.service.supervisor.test_run import Service
+from tests.service.supervisor.services import Service
 
 PROGRAM = "from tests.service.forked_supervisor import main; main()"
 
@@ -43,7 +43,7 @@ def forked_service(data_dir: Path, **settings: object) -> Iterator[ForkedService
 
     Arguments:
         data_dir: Of the service.
-        settings: As of `tests.service.supervisor.test_run.Service`.
+        settings: As of `tests.service.supervisor.services.Service`.
     """
     one = ForkedService(data_dir, **settings)
     try:

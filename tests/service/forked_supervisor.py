@@ -16,7 +16,7 @@ import traceback
 
 from service.supervisor import preloaded, run
 from service.supervisor.fork_server import Forked, ForkServer
-from service.supervisor.kinship import die_with_parent
+from service.supervisor.kinship import die_with_parent, rename
 
 MOST_FILES = 4096
 """Of which a fork of the supervisor closes those that are its own."""
@@ -44,6 +44,7 @@ class ForkingItself(ForkServer):
             if callable(prepare):
                 prepare()
             os.setpgid(0, 0)
+            rename([sys.executable, "-m", preloaded.__name__])
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)

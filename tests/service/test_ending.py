@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.service.forked import forked
 
 PROCESS = """
-import logging, sys, threading
+import logging, os, sys, threading
 import torch
 from core.errors import InvalidSettings
 from service.ending import end_with
@@ -27,19 +25,16 @@ def work():
     print("printed")
     WORK
 
+os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600), 1)
 end_with(work)
 """
 
 
-def ended(work: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, which does that beside a thread that is busy in native code."""
-    return subprocess.run(
-        [sys.executable, "-c", PROCESS.replace("WORK", work)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def ended(work: str, folder: Path) -> tuple[int, str, str]:
+    """Status and both outputs of a process that does that while a thread is busy in native code."""
+    printed, told = folder / "printed", folder / "told"
+    with forked(PROCESS.replace("WORK", work), str(printed), variables={}, output=told) as one:
+        return one.wait(120), printed.read_text("utf-8"), told.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +48,10 @@ def ended(work: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_process_ends_with_its_status_whatever_its_threads_do(
-    work: str, status: int, told: str
+    work: str, status: int, told: str, tmp_path: Path
 ) -> None:
-    done = ended(work)
-    assert done.returncode == status
-    assert done.stderr.endswith(told)
-    assert ("Traceback" in done.stderr) is (status == 1)
-    assert done.stdout == "WARNING:root:logged\nprinted\n"
+    found, output, errors = ended(work, tmp_path)
+    assert found == status
+    assert errors.endswith(told)
+    assert ("Traceback" in errors) is (status == 1)
+    assert output == "WARNING:root:logged\nprinted\n"

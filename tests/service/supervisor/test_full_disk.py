@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from service.supervisor.embedded import LOG_BYTES, EmbeddedRedis
+from tests.service.forked_service import forked_service
 from tests.service.running import sub_tasks, wait_until
-from tests.service.supervisor.test_run import Service, service
+from tests.service.supervisor.services import Service
 
 MIB = 1024 * 1024
 
@@ -64,7 +65,7 @@ def test_a_disk_that_is_full_stops_what_it_must_and_nothing_is_lost(small_disk: 
     stream = sub_tasks(0, batches=4)
     sample = {"features": stream[0].features[:1].tolist()}
     more = {"features": stream[1].features.tolist(), "labels": stream[1].labels, "batch_id": "b"}
-    with service(small_disk / "data", disk_reserve_mib=4) as running:
+    with forked_service(small_disk / "data", disk_reserve_mib=4) as running:
         running.wait_until_it_answers()
         running.ingest(stream[0])
         running.wait_for_backlog(1)
@@ -95,10 +96,10 @@ def test_a_disk_that_is_full_stops_what_it_must_and_nothing_is_lost(small_disk: 
         running.stop()
 
     # Started on a full disk, it waits for room; asked to end meanwhile, it ends in order.
-    with service(small_disk / "data", disk_reserve_mib=4) as running:
+    with forked_service(small_disk / "data", disk_reserve_mib=4) as running:
         running.wait_for_line("is full .*starts when there is room", 30)
         assert running.stop() == 0
-    with service(small_disk / "data", disk_reserve_mib=4) as running:
+    with forked_service(small_disk / "data", disk_reserve_mib=4) as running:
         running.wait_for_line("is full .*starts when there is room", 30)
         filler.unlink()
         running.wait_until_it_answers()

@@ -20,8 +20,9 @@ from service.store.in_folder import FolderCheckpoints
 from service.supervisor import watchdog
 from service.supervisor.watchdog import ApiWatch, TrainerWatch
 from tests.service.conftest import MakeSettings
+from tests.service.forked_service import forked_service
 from tests.service.running import ask, send, sub_tasks, training, wait_until
-from tests.service.supervisor.test_run import Service, service
+from tests.service.supervisor.services import Service
 
 
 def reasons(running: Service) -> list[str]:
@@ -39,7 +40,7 @@ def reasons(running: Service) -> list[str]:
 @pytest.mark.slow
 def test_what_hangs_is_told_killed_and_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
     stream = sub_tasks(0, batches=6)
-    with service(tmp_path, stall_s=3) as running:
+    with forked_service(tmp_path, stall_s=3) as running:
         running.wait_until_it_answers()
         running.ingest(stream[0])
         running.wait_for_backlog(1)

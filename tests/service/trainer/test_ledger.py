@@ -33,6 +33,7 @@ CONFIG = EngineConfig(
     label_wait_samples=150,
     set_aside_limit=100,
     proposal_samples=12,
+    experts=False,  # they have no say in what becomes of a sample
 )
 ENGINE = Engine(CONFIG)
 

@@ -1,6 +1,6 @@
 """Tests for service.trainer.standby: of two trainers with one data dir, one waits and takes over.
 
-The lease is shortened to two seconds, in both processes.
+The lease is shortened to two seconds, for both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
-from tests.service.forked import Forked, forked
+from tests.service.forked import TRAINER, Forked, forked
 from tests.service.running import (
     ask,
     learned_directly,
@@ -22,20 +22,6 @@ from tests.service.running import (
     wait_until,
 )
 from tests.service.trainer.test_writer import events, history, published, status
-
-ROOT = Path(__file__).parents[3]
-
-TRAINER = """
-import sys
-for name in [name for name in sys.modules if name.startswith("service.")]:
-    del sys.modules[name]  # others have taken the constant over
-from service.broker import lease
-lease.LEASE_S = 2.0
-from service.ending import end_with
-from service.settings import Settings
-from service.trainer import host
-end_with(lambda: host.main(Settings.load()))
-"""
 
 
 def trainer(settings: Settings, log: Path) -> AbstractContextManager[Forked]:
@@ -50,7 +36,7 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
     settings: MakeSettings,
     tmp_path: Path,
 ) -> None:
-    own = settings(standby=True)
+    own = settings(standby=True, lease_s=2.0)
     stream = sub_tasks(0, 1)
     with (
         trainer(own, tmp_path / "first.log") as first,
@@ -78,7 +64,7 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
 
 
 def test_one_that_waits_ends_when_it_is_told_to(settings: MakeSettings, tmp_path: Path) -> None:
-    own = settings(standby=True)
+    own = settings(standby=True, lease_s=2.0)
     with trainer(own, tmp_path / "first.log") as first:
         wait_until(lambda: pid(own) == first.pid, 90)
         with trainer(own, tmp_path / "second.log") as second:

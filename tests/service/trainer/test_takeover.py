@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,9 @@ from tests.service.running import (
     wait_for_backlog,
     wait_until,
 )
-from tests.service.trainer.test_standby import pid
+from tests.service.trainer.test_instants import dies
+from tests.service.trainer.test_standby import pid, trainer
 from tests.service.trainer.test_writer import events, history
-from tests.service.trainer.zygote import Zygote, zygote
 
 pytest.importorskip("obstore", reason="the extra store is not installed")
 
@@ -63,12 +62,6 @@ def epochs(settings: Settings) -> list[int]:
     return sorted(map(epoch_of, objects_of(settings).names()))
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Zygote]:
-    with zygote() as made:
-        yield made
-
-
 def kept(settings: Settings) -> tuple[bytes, int]:
     """The state of the newest checkpoint, without what a service adds, and its entries."""
     with connect(str(settings.redis_address())) as client:
@@ -86,30 +79,30 @@ def plainly(settings: Settings, stream: Sequence[RawBatch]) -> tuple[bytes, int]
 
 @pytest.mark.parametrize("store", ["file", "redis"])
 def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothing(
-    stored: MakeSettings, processes: Zygote, tmp_path: Path, store: str
+    stored: MakeSettings, tmp_path: Path, store: str
 ) -> None:
     given = {"checkpoints": "redis"} if store == "redis" else {}
     one, two = (
-        stored(standby=True, snapshot_store="redis", data_dir=tmp_path / name, **given)
+        stored(standby=True, lease_s=2.0, snapshot_store="redis", data_dir=tmp_path / name, **given)
         for name in ("one", "two")
     )
     stream = sub_tasks(0, 1)
-    first = processes.begin(one, tmp_path / "one.log")
-    send(one, *stream[:12])
-    wait_for_backlog(one, 90)
-    assert pid(one) == first
-    second = processes.begin(two, tmp_path / "two.log")
-    wait_until(lambda: "standing by" in (tmp_path / "two.log").read_text("utf-8"), 90)
-    os.kill(first, signal.SIGSTOP)
-    send(one, *stream[12:20])
-    wait_until(lambda: pid(one) == second, 90)
-    wait_for_backlog(one, 90)
-    os.kill(first, signal.SIGCONT)
-    assert processes.wait(first) == 1  # it was replaced, and changes nothing more
-    send(one, *stream[20:])
-    wait_for_backlog(one, 90)
-    os.kill(second, signal.SIGTERM)
-    assert processes.wait(second) == 0
+    with trainer(one, tmp_path / "one.log") as first:
+        send(one, *stream[:12])
+        wait_for_backlog(one, 90)
+        assert pid(one) == first.pid
+        with trainer(two, tmp_path / "two.log") as second:
+            wait_until(lambda: "standing by" in (tmp_path / "two.log").read_text("utf-8"), 90)
+            first.send_signal(signal.SIGSTOP)
+            send(one, *stream[12:20])
+            wait_until(lambda: pid(one) == second.pid, 90)
+            wait_for_backlog(one, 90)
+            first.send_signal(signal.SIGCONT)
+            assert first.wait(60) == 1  # it was replaced, and changes nothing more
+            send(one, *stream[20:])
+            wait_for_backlog(one, 90)
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(60) == 0
     assert kept(one) == plainly(one, stream)
     assert [row["batch_index"] for row in history(one)] == list(range(30))
     ids = [event["entry_id"] for event in events(one) if event["kind"] == "batch_learned"]
@@ -120,14 +113,13 @@ def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothi
 
 @pytest.mark.parametrize("instant", [*INSTANTS, *IN_REDIS])
 def test_a_death_at_any_instant_of_a_store_costs_neither_model_nor_events(
-    stored: MakeSettings, processes: Zygote, instant: str, tmp_path: Path
+    stored: MakeSettings, instant: str
 ) -> None:
     stream = sub_tasks(0, 1, batches=8)
     given = {"checkpoints": "redis"} if instant in IN_REDIS else {}
-    one = stored(checkpoint_interval_s=0.0, **given)
+    one = stored(checkpoint_interval_s=0.0, lease_s=2.0, **given)
     send(one, *stream)
-    dying = processes.begin(one, tmp_path / "log", {**INSTANTS, **IN_REDIS}[instant])
-    assert processes.wait(dying) == -signal.SIGKILL
+    dies(one, *{**INSTANTS, **IN_REDIS}[instant])
     with training(one):
         pass
     assert kept(one) == plainly(one, stream)
