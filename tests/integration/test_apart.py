@@ -23,6 +23,10 @@ from benchmarks._ports import free_port
 from clients.http.client import GMRClient
 from service.settings import Settings
 from service.supervisor.embedded import find_binary
+from tests.service.forked import Forked, forked
+
+COMMAND = "from clients.commands.cli import main; main()"
+MODULES = ("service.api.app", "clients.commands.serving")
 
 
 @contextlib.contextmanager
@@ -75,8 +79,20 @@ def test_trainer_and_apis_on_a_redis_of_ones_own(redis_url: str, tmp_path: Path)
         command = [*gmr, "api", "--port", str(ports[place])]
         return process(command, tmp_path / f"api{place}.log", GMR_DATA_DIR=folder, **common)
 
+    def trainer_forked() -> contextlib.AbstractContextManager[Forked]:
+        variables = {"GMR_DATA_DIR": str(tmp_path / "trainer"), **common}
+        log = tmp_path / "trainer2.log"
+        return forked(COMMAND, "trainer", variables=variables, output=log, modules=MODULES)
+
+    def api_forked(place: int) -> contextlib.AbstractContextManager[Forked]:
+        variables = {"GMR_DATA_DIR": str(tmp_path / f"api{place}"), **common}
+        log, port = tmp_path / f"api{place}.log", str(ports[place])
+        given = ("api", "--port", port)
+        return forked(COMMAND, *given, variables=variables, output=log, modules=MODULES)
+
     urls = [f"http://127.0.0.1:{port}" for port in ports]
-    with api(0), api(1), GMRClient(urls[0]) as one, GMRClient(urls[1]) as other:
+    # Of each command, the first is a process from its start, and the second a fork.
+    with api(0), api_forked(1), GMRClient(urls[0]) as one, GMRClient(urls[1]) as other:
         with trainer() as child:
             one.wait_until_ready(60)
             other.wait_until_ready(60)
@@ -93,7 +109,7 @@ def test_trainer_and_apis_on_a_redis_of_ones_own(redis_url: str, tmp_path: Path)
         assert other.classify(blobs(1, 5, 99)).labels.tolist() == [1] * 5
         one.ingest(blobs(2, 50, 7), [2] * 50)
 
-        with trainer():
+        with trainer_forked():
             other.wait_until_ready(60)
             other.wait_until_learned(60)
             deadline = time.monotonic() + 30

@@ -90,7 +90,7 @@ def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
             "warm_up": 100,
             "experts": False,  # more than half of what a labelled batch costs
             "publish_interval_s": 0.02,
-            "checkpoint_interval_s": 0.2,
+            "checkpoint_interval_s": 1.0,
             "settle_after_s": 3600,  # nothing of a test's own is to happen by the clock
         }
         if isinstance(overrides.get("redis_url"), str):

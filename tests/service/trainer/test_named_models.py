@@ -272,7 +272,7 @@ def test_what_was_sent_before_a_model_was_made_is_dropped_and_nothing_else(
 
 
 def test_kills_lose_nothing_of_any_model(settings: MakeSettings) -> None:
-    service = settings(unload_after_s=0.5, settle_after_s=3600)
+    service = settings(unload_after_s=0.5, settle_after_s=3600, checkpoint_interval_s=0.2)
     models = [service, *(register(service, f"m{i}") for i in range(2))]
     streams = {own: sub_tasks(i) for i, own in enumerate(models)}
     for part in range(2):

@@ -36,7 +36,7 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
     settings: MakeSettings,
     tmp_path: Path,
 ) -> None:
-    own = settings(standby=True, lease_s=2.0)
+    own = settings(standby=True, lease_s=2.0, checkpoint_interval_s=0.2)
     stream = sub_tasks(0, 1)
     with (
         trainer(own, tmp_path / "first.log") as first,

@@ -81,11 +81,9 @@ def plainly(settings: Settings, stream: Sequence[RawBatch]) -> tuple[bytes, int]
 def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothing(
     stored: MakeSettings, tmp_path: Path, store: str
 ) -> None:
-    given = {"checkpoints": "redis"} if store == "redis" else {}
-    one, two = (
-        stored(standby=True, lease_s=2.0, snapshot_store="redis", data_dir=tmp_path / name, **given)
-        for name in ("one", "two")
-    )
+    given = {"standby": True, "lease_s": 2.0, "checkpoint_interval_s": 0.2}
+    given |= {"snapshot_store": "redis"} | ({"checkpoints": "redis"} if store == "redis" else {})
+    one, two = (stored(data_dir=tmp_path / name, **given) for name in ("one", "two"))
     stream = sub_tasks(0, 1)
     with trainer(one, tmp_path / "one.log") as first:
         send(one, *stream[:12])

@@ -650,7 +650,7 @@ def test_a_killed_trainer_loses_nothing_and_learns_nothing_twice(settings: MakeS
 def test_a_trainer_waits_for_redis_and_survives_its_restart(
     settings: MakeSettings, own_redis: EmbeddedRedis
 ) -> None:
-    quiet = settings(redis_url=own_redis.url, settle_after_s=3600)
+    quiet = settings(redis_url=own_redis.url, settle_after_s=3600, checkpoint_interval_s=0.2)
     stream = sub_tasks(0, 1)
     with training(quiet):
         time.sleep(0.1)
