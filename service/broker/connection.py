@@ -97,6 +97,9 @@ class Identity:
 
 NO_IDENTITY: Final = Identity()
 
+DRIVER: Final = redis.DriverInfo()
+"""What connections say of themselves. Else redis-py reads its version from a file for each one."""
+
 
 class StreamUnavailable(GMRError):
     """Redis cannot be reached or cannot take more; try again later."""
@@ -450,5 +453,6 @@ def _options(
         "socket_connect_timeout": timeout_s,
         "max_connections": NO_LIMIT,
         "protocol": 2,  # the one that every server speaks; answers then have one shape
+        "driver_info": DRIVER,
         **(identity.options() if address.is_encrypted else {}),
     }

@@ -84,9 +84,11 @@ class Examiner:
             ReadOnlyError: It is a replica.
             NoPermissionError: The user lacks rights.
         """
+        # All at once, not one after the other: they cost one way to the server and back.
+        questions = [*self._questions()]
+        connection.send_packed_command(connection.pack_commands(questions))
         replies = []
-        for command in self._questions():
-            connection.send_command(*command)
+        for _ in questions:
             try:
                 replies.append(connection.read_response())
             except redis.ResponseError as error:
@@ -95,9 +97,10 @@ class Examiner:
 
     async def examine_async(self, connection: Any, *, cluster: bool = False) -> None:
         """As `examine`, for a connection of `redis.asyncio`."""
+        questions = [*self._questions()]
+        await connection.send_packed_command(connection.pack_commands(questions))
         replies = []
-        for command in self._questions():
-            await connection.send_command(*command)
+        for _ in questions:
             try:
                 replies.append(await connection.read_response())
             except redis.ResponseError as error:

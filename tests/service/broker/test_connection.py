@@ -54,6 +54,20 @@ async def test_of_several_nodes_one_may_be_gone(cluster_port: int, settings: Mak
         assert entry_id.decode() == appended.entry_id
 
 
+@pytest.mark.parametrize("form", ["redis://127.0.0.1:{}", "redis+cluster://127.0.0.1:{}"])
+async def test_no_connection_reads_the_version_of_the_library_from_its_files(
+    cluster_port: int, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+    monkeypatch.setattr("redis.utils.get_lib_version", lambda: read.append("once more") or "0")
+    url = form.format(cluster_port)
+    with connect(url) as client:
+        assert client.ping()
+    async with connect_async(url) as later:
+        assert await later.ping()
+    assert not read
+
+
 @pytest.mark.parametrize(
     "form", ["redis+cluster://127.0.0.1:{}", "redis://127.0.0.1:{}?cluster=true"]
 )

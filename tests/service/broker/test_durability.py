@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +107,15 @@ class Loading:
         self.loading = loading
         self.asked: list[str] = []
 
-    def send_command(self, *command: str) -> None:
-        self.asked.append(command[0])
+    def pack_commands(self, commands: Sequence[tuple[str, ...]]) -> list[str]:
+        return [name for name, *_ in commands]
+
+    def send_packed_command(self, names: list[str]) -> None:
+        assert not self.asked, "it was asked more than once"
+        self.asked += names
 
     def read_response(self) -> Any:
-        match self.asked[-1]:
+        match self.asked.pop(0):
             case "INFO":
                 more = b"loading:1\r\naof_enabled:0\r\n" if self.loading else b"aof_enabled:1\r\n"
                 return self.INFO + more
@@ -125,8 +129,8 @@ class Loading:
 class LoadingLater(Loading):
     """The same, of `redis.asyncio`."""
 
-    async def send_command(self, *command: str) -> None:  # type: ignore[override]
-        Loading.send_command(self, *command)
+    async def send_packed_command(self, names: list[str]) -> None:  # type: ignore[override]
+        Loading.send_packed_command(self, names)
 
     async def read_response(self) -> Any:
         return Loading.read_response(self)
