@@ -21,7 +21,7 @@ from typing import Any
 
 from service.settings import Settings
 from service.wire import MEDIA_TYPE, RawBatch
-from tests.service.running import wait_until
+from tests.service.running import LONGEST_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,7 +80,7 @@ class Service:
             self.lines.append(line)
             self._new.put(line)
 
-    def wait_for_line(self, pattern: str, timeout_s: float = 60.0) -> re.Match[str]:
+    def wait_for_line(self, pattern: str, timeout_s: float = LONGEST_S) -> re.Match[str]:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
