@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
-
-import torch
 
 CONFIDENCE = 0.95
 
@@ -41,32 +38,8 @@ def interval(alarms: int, samples: int, confidence: float = CONFIDENCE) -> Inter
     """
     if samples <= 0:
         return Interval(None, None)
+    from scipy.special import gammaincinv  # a tenth of what a process takes to start
+
     tail = (1 - confidence) / 2
-    low = samples / gamma_quantile(alarms + 1, 1 - tail)
-    return Interval(low, samples / gamma_quantile(alarms, tail) if alarms else None)
-
-
-@lru_cache(maxsize=256)
-def gamma_quantile(shape: float, p: float) -> float:
-    """Quantile of a gamma distribution of scale 1, by bisection.
-
-    `scipy.special` has a function for it, and takes as long to import as a tenth of a start.
-
-    Arguments:
-        shape: Of the distribution, positive.
-        p: Probability below the quantile, between 0 and 1.
-    """
-    low, high = 0.0, 1.0
-    while _gamma_cdf(shape, high) < p:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        if _gamma_cdf(shape, middle) < p:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _gamma_cdf(shape: float, x: float) -> float:
-    pair = torch.tensor([shape, x], dtype=torch.float64)
-    return float(torch.special.gammainc(pair[0], pair[1]))
+    low = samples / float(gammaincinv(alarms + 1, 1 - tail))
+    return Interval(low, samples / float(gammaincinv(alarms, tail)) if alarms else None)

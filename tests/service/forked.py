@@ -191,7 +191,12 @@ def _begin(asked: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    for name in ("service.trainer.host", "service.trainer.__main__", "core.engine.warm_up"):
+    for name in (
+        "service.trainer.host",
+        "service.trainer.__main__",
+        "core.engine.warm_up",
+        "scipy.special",  # which a trainer imports when it first reports
+    ):
         importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)
     importlib.import_module("core.engine.warm_up").warm_up()  # loads compiled loops
