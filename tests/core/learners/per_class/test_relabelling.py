@@ -53,11 +53,11 @@ def test_only_components_that_nothing_names_are_nameless() -> None:
 
 
 # A ratio of smooth sums: what differs is whether batches are of one sample or of many.
-@settings(max_examples=40)
+@settings(max_examples=25, deadline=None)
 @given(
     share=st.floats(0.05, 0.9),
     component=st.floats(0.05, 1.0),
-    size=st.integers(1, 200),
+    size=st.sampled_from([1, 2, 3, 7, 20, 60, 200]),
     seed=st.integers(0, 99),
 )
 def test_where_samples_of_one_kind_fall_as_often_with_a_label_as_many_votes_are_expected(
@@ -65,7 +65,7 @@ def test_where_samples_of_one_kind_fall_as_often_with_a_label_as_many_votes_are_
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     unlabelled, votes, vote_baseline = 0.0, 0.0, torch.zeros(1, 3)
-    for codes in torch.randint(2, (8000,), generator=generator).split(size):
+    for codes in torch.randint(2, (3000 + 25 * size,), generator=generator).split(size):
         labelled = torch.rand(len(codes), generator=generator) < share
         silent, falls = float((~labelled).sum()), component * float((~labelled).sum())
         unlabelled = faded(unlabelled, silent, len(codes))
