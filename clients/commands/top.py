@@ -216,19 +216,32 @@ def _document(watch: Watch) -> dict[str, Any]:
     }
 
 
-def _evidence(document: dict[str, Any]) -> str:
+def _statistic(document: dict[str, Any]) -> tuple[float, float] | None:
+    """What the deciding detector compares, and with what; None while it compares nothing.
+
+    What it said last, before a boundary or before the model was frozen, is of another time.
+
+    Example:
+        >>> document = {"phase": "armed", "mode": "learn", "statistic": 2.0, "threshold": 8.0}
+        >>> _statistic(document)
+        (2.0, 8.0)
+        >>> _statistic({**document, "mode": "frozen"})
+        >>> _statistic({**document, "phase": "learning"})
+    """
     statistic, threshold = document["statistic"], document["threshold"]
-    if statistic is None or not threshold:
-        return "-"
-    return f"{statistic:.1f} of {threshold:.1f}"
+    at_rest = document["phase"] == "learning" or document.get("mode") == "frozen"
+    return None if at_rest or statistic is None or not threshold else (statistic, threshold)
+
+
+def _evidence(document: dict[str, Any]) -> str:
+    compared = _statistic(document)
+    return "-" if compared is None else f"{compared[0]:.1f} of {compared[1]:.1f}"
 
 
 def _bar(document: dict[str, Any]) -> Text:
     """The statistic over the threshold."""
-    statistic, threshold = document["statistic"], document["threshold"]
-    part = 0.0
-    if statistic is not None and threshold:
-        part = min(1.0, max(0.0, statistic / threshold))
+    compared = _statistic(document)
+    part = 0.0 if compared is None else min(1.0, max(0.0, compared[0] / compared[1]))
     filled = round(part * _BAR)
     colour = "green" if part < 0.5 else "yellow" if part < 1 else "red"
     return Text.assemble(("━" * filled, colour), ("━" * (_BAR - filled), "bright_black"))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import UNLABELLED, Batch, Label
+from core.batch import UNLABELLED, Batch, Label, codes_among
 from core.config import EngineConfig
 from core.engine.candidates import Candidates, Evidence
 from core.engine.delayed_labels import DelayedLabels
@@ -34,6 +34,7 @@ from core.memory.proposals import (
     Recent,
     Unknowns,
 )
+from core.memory.unknown_rates import UnknownRates
 from core.outliers.unknown import READY_SAMPLES, UNKNOWN_DEVIATIONS, is_unknown
 from core.running import Running
 
@@ -144,7 +145,9 @@ class ClassDiscovery:
             return state, everything
         share = float(unknown.double().mean())
         proposals = replace(
-            state.pending.proposals, rate=state.pending.proposals.rate.updated(len(batch), share)
+            state.pending.proposals,
+            rate=state.pending.proposals.rate.updated(len(batch), share),
+            rates=_counted(state, batch, unknown),
         )
         state = state.with_pending(proposals=proposals)
         if batch.codes is not None:
@@ -223,7 +226,10 @@ class ClassDiscovery:
                 home = self.candidates.home(state, group.features, proposals.open)
                 home = self.proximity.beside(state, group.features) if home is None else home
                 if home is None:
-                    state, events = self.keeper.propose(state.with_pending(proposals=left), group)
+                    # Of known classes as many are unknown as samples with a label are.
+                    if len(group) * (1 - proposals.rates.known_share) >= least:
+                        new = state.with_pending(proposals=left)
+                        state, events = self.keeper.propose(new, group)
                 elif len(group) + len(proposals.open[home].unknowns) <= MOST_UNKNOWN:
                     grown = left.changed(proposals.open[home].with_more(group))
                     state = state.with_pending(proposals=grown)
@@ -309,7 +315,13 @@ class ClassDiscovery:
         """
         state, events = self._looked(state)
         ended = self._ended(state)
-        proposals = replace(state.pending.proposals, rate=Running(), recent=Recent(), dismissed=())
+        proposals = replace(
+            state.pending.proposals,
+            rate=Running(),
+            recent=Recent(),
+            dismissed=(),
+            rates=UnknownRates(),
+        )
         state = state.with_pending(proposals=proposals)
         if not proposals.raw_samples:
             return state, [], ended, events
@@ -433,6 +445,21 @@ class ClassDiscovery:
                     state, made = self.keeper.discovered(state, found, found.fresh == number)
                     events += made
         return state, events
+
+
+def _counted(state: EngineState, batch: Batch, unknown: Tensor) -> UnknownRates:
+    """How often samples are unknown, with those of a batch.
+
+    Arguments:
+        unknown: Which of its samples are, with shape (N,), bool, on the CPU.
+    """
+    codes = codes_among(batch, state.model.classes)
+    labelled = codes != UNLABELLED
+    unlabelled = ~labelled
+    if batch.codes is not None:
+        unlabelled &= batch.codes.cpu() == UNLABELLED  # what names a new class is neither
+    kinds = (labelled, labelled & unknown, unlabelled, unlabelled & unknown)
+    return state.pending.proposals.rates.updated(*(int(kind.sum()) for kind in kinds))
 
 
 def _by_nearest(unnamed: Unnamed, weights: Tensor, older: Tensor) -> Tensor:

@@ -79,7 +79,9 @@ class Judgement:
             [stream.all_samples - 1 - stream.place(sample) for sample in samples]
             for samples in (proposals.proposed, proposals.unknown.arrived)
         )
-        expected = stream.reliability.estimate(state.model.class_counts, proposed, unknown)
+        expected = stream.reliability.estimate(
+            state.model.class_counts, proposed, unknown, proposals.rates.known_share
+        )
         return {
             "batch_index": position.batch,
             "sample_index": position.sample,

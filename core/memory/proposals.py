@@ -4,7 +4,9 @@ Rules of this module:
 
 1. An unknown sample is in exactly one place: among the `unknown`, in one proposal, or learned.
 2. Unknown samples are a class when enough of them lie as close to their mean as samples of the
-   classes that the model knows lie to theirs. Outliers of many kinds do not.
+   classes that the model knows lie to theirs. Outliers of many kinds do not. Where labels come, as
+   many unknown samples as these lead to expect of known classes do not count
+   (`core.memory.unknown_rates`).
 3. Samples that were learned without a label are in a proposal by the components that learned
    them; the last of the sub-task are kept beside the model, to ask what its components are.
 4. Raw samples go at a boundary, from proposals too; what a name can fall on then are means of
@@ -23,6 +25,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Label
+from core.memory.unknown_rates import UnknownRates
 from core.running import Running
 
 MOST_UNKNOWN = 512
@@ -245,6 +248,7 @@ class Proposals:
         rate: Share of the stream's samples that are unknown, since the last boundary.
         recent: The last samples of the sub-task that were learned without a label.
         dismissed: What has been dismissed in this sub-task, not to be proposed again.
+        rates: How often samples with a label and without are unknown, since the last boundary.
     """
 
     unknown: Unknowns = field(default_factory=Unknowns.none)
@@ -254,6 +258,8 @@ class Proposals:
     rate: Running = field(default_factory=Running)
     recent: Recent = field(default_factory=Recent)
     dismissed: tuple[Proposal, ...] = ()
+    # Checkpoints of earlier releases have none.
+    rates: UnknownRates = field(default_factory=UnknownRates)
 
     @property
     def raw_samples(self) -> int:

@@ -32,9 +32,10 @@ Three things would make that wrong, and are seen to:
   what moved keeps its class cannot be known without labels. The estimate takes it to do so, but for
   the answers of classes that come more often than they did, and the interval holds both.
 
-* Samples that are held back as unknown lie on no component. Those of open proposals count as wrong;
-  others may be rare samples of known classes, and lower no more than the end of the interval. Its
-  upper end stays: what is proposed may be a known class that has moved.
+* Samples that are held back as unknown lie on no component. Those of open proposals count as wrong,
+  but for the share of them that samples with a label lead to expect of known classes; others may be
+  rare samples of known classes, and lower no more than the end of the interval. Its upper end
+  stays: what is proposed may be a known class that has moved.
 
 What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
 
@@ -319,6 +320,7 @@ class Reliability:
         class_counts: tuple[int, ...],
         proposed: Sequence[int] = (),
         unknown: Sequence[int] = (),
+        known_share: float = 0.0,
     ) -> Estimate | None:
         """The expected accuracy of the newest samples; None while too little is known.
 
@@ -327,6 +329,7 @@ class Reliability:
             proposed: Of each sample that is held back in an open proposal, how many samples came
                 since, 0 or more.
             unknown: Likewise of those that are held back and in none.
+            known_share: Of both, the share that is taken to be of known classes, 0 to 1.
         """
         n, labelled = float(self.recent.sum()), self.labelled
         if labelled < FEWEST or n < 1:
@@ -343,7 +346,8 @@ class Reliability:
         margin = Z * math.sqrt(max(variance, 0.0))
         least, unseen, most = self._unseen(class_counts)
         # No component has learned these. One may be a rare sample of a known class.
-        in_proposals, held = _newest(proposed, n), _newest((*proposed, *unknown), n)
+        in_proposals = _newest(proposed, n) * (1 - known_share)
+        held = _newest((*proposed, *unknown), n)
         unseen = 1 - (1 - unseen) * (1 - in_proposals)
         most = 1 - (1 - most) * (1 - held)
         low, high = max(0.0, seen - margin), min(1.0, seen + margin)

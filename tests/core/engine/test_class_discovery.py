@@ -134,6 +134,28 @@ def test_unknown_samples_that_keep_coming_together_are_proposed_and_named() -> N
     assert not state.pending.proposals.open
 
 
+@pytest.mark.parametrize("named", [0, None])
+def test_samples_that_labels_name_as_often_are_of_a_known_class_and_no_proposal(
+    named: int | None,
+) -> None:
+    """A known class comes at a new place too, where a fifth of all samples has a label."""
+    engine = engine_of()
+    state, estimates = lived(engine, [0, 1], 15), list[float | None]()
+    made = list[Any]()
+    for index, batch in enumerate(batches([0, 1], 6, seed=60)):
+        x = torch.cat([batch.features[20:], blob(NEW, 20, 500 + index)])
+        assert batch.codes is not None
+        labels: list[int | None] = [batch.vocabulary[code] for code in batch.codes[20:].tolist()]
+        labels = [label if row % 5 == 0 else None for row, label in enumerate(labels)]
+        labels += [named if row % 5 == 0 else None for row in range(20)]
+        state, events = engine.step(state, Batch.of(x, labels))
+        made += of(ClassProposed, events)
+        estimates += [one.estimated_unseen for one in of(BatchLearned, events)]
+    assert len(made) == (named is None)
+    # Of the newest some hundred samples a fifth would be wrong for certain.
+    assert (estimates[-1] is not None and estimates[-1] > 0.05) == (named is None)
+
+
 def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> None:
     engine = engine_of()
     state, events = traffic(engine, lived(engine, [0, 1], 15), NEW)
