@@ -253,9 +253,18 @@ class Saver:
                 self._let_raw_samples_go(checkpoint.state.sub_task.number)
         except Exception as error:
             # Whatever it is: learning goes on, and the next write may succeed.
-            logger.exception("the checkpoint of entry %s was not written", position.last_entry_id)
-            self.error = f"checkpoint not written: {error}"
+            told, self.error = self.error, f"checkpoint not written: {error}"
+            if self.error != told:
+                logger.error(
+                    "the checkpoint of entry %s was not written: %s. Learning goes on, and entries "
+                    "stay in the stream until one is written.",
+                    position.last_entry_id,
+                    error,
+                    exc_info=not isinstance(error, OSError),  # a full disk says all by its name
+                )
             return None
+        if self.error is not None:
+            logger.info("the checkpoint of entry %s was written", position.last_entry_id)
         self.error = None
         file = f"{checkpoint.state.model.version}-{position.entries_applied}-{twin}"
         ledger = checkpoint.ledger or Ledger()

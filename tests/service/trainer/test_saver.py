@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,31 @@ def test_a_damaged_checkpoint_is_left_out_loudly(
     assert recovered is not None
     assert recovered.position.entries_applied == 1
     assert newest.name in caplog.text
+
+
+def test_a_full_disk_is_told_once_in_a_line_until_there_is_room(
+    checkpoints: FolderCheckpoints,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(*anything: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    with caplog.at_level(logging.INFO):
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoints, "write", full)
+            for n in (1, 2, 3):
+                keeper.save(checkpoint(learned(n), n))
+                keeper.wait()
+        assert keeper.error == "checkpoint not written: [Errno 28] No space left on device"
+        [said] = caplog.records
+        assert "entry 1-0 was not written: [Errno 28] No space left on device." in said.message
+        assert "Traceback" not in caplog.text
+        keeper.save(checkpoint(learned(4), 4))
+        keeper.close()
+    assert keeper.error is None
+    assert "entry 4-0 was written" in caplog.records[-1].message
 
 
 def test_a_state_of_another_kind_of_model_is_refused(checkpoints: FolderCheckpoints) -> None:
