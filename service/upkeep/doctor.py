@@ -23,7 +23,7 @@ from redis.exceptions import RedisClusterException
 from core.counted import counted
 from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint, InvalidSettings
-from service.archive.parts import ARCHIVE, parts_in
+from service.archive.parts import ARCHIVE, parts_in, timeline
 from service.broker.connection import SyncClient, unavailable
 from service.broker.durability import shortfalls
 from service.broker.keys import Keys
@@ -58,8 +58,10 @@ def examine(settings: Settings, *, held: bool = False) -> Report:
     else:
         for name in ("", *_folders(settings.data_dir)):
             report.models.append(_look_at_checkpoints(settings.data_dir, name, report))
+    # Behind the checkpoints: an archive that is written meanwhile has what they hold.
+    applied = {model.name: model.entries_applied for model in report.models}
     for name in ("", *_folders(settings.data_dir)):
-        _look_at_archive(settings.data_dir, name, report)
+        _look_at_archive(settings.data_dir, name, applied.get(name, 0), report)
     try:
         with reach(settings, held=held) as found:
             if found is None:
@@ -156,15 +158,35 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
     return facts
 
 
-def _look_at_archive(data_dir: Path, name: str, report: Report) -> None:
-    parts = parts_in((data_dir / "models" / name if name else data_dir) / ARCHIVE)
-    if parts:
-        report.add(
-            subject_of(name, "archive"),
-            f"{sum(part.nbytes for part in parts) / MIB:.1f} MiB in {counted(len(parts), 'part')}, "
-            f"with raw samples; the first begins after "
-            f"{counted(parts[0].begins, 'entry', 'entries')}. `gmr rebuild` reads it",
-        )
+def _look_at_archive(data_dir: Path, name: str, held: int, report: Report) -> None:
+    """Look at a model's archive, of which the newest part is read to its end.
+
+    Arguments:
+        held: Entries that the newest checkpoint in the data dir holds; 0 without one there.
+    """
+    folder = (data_dir / "models" / name if name else data_dir) / ARCHIVE
+    if not (parts := parts_in(folder)):
+        return
+    subject = subject_of(name, "archive")
+    try:
+        [newest] = timeline(parts[-1:])
+    except OSError as error:
+        report.add(subject, f"{parts[-1].path} cannot be read: {error}", "Look after the disk.")
+        return
+    lacks = max(0, held - newest.ends)
+    report.add(
+        subject,
+        f"{sum(part.nbytes for part in parts) / MIB:.1f} MiB in {counted(len(parts), 'part')}, "
+        f"with raw samples; the first begins after "
+        f"{counted(parts[0].begins, 'entry', 'entries')}. `gmr rebuild` reads it"
+        + f"; it ends with entry {newest.ends}, and lacks "
+        f"{counted(lacks, 'entry', 'entries')} of the newest checkpoint ({held})" * (lacks > 0),
+        f"See `archive_error` of GET /model and the trainer's log, and whether the disk is full: "
+        f"the archive was switched off, could not be written, or was damaged. {folder} may be "
+        f"deleted when nobody needs it."
+        if lacks
+        else None,
+    )
 
 
 # Redis ----------------------------------------------------------------------------------------

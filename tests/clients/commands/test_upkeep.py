@@ -154,6 +154,34 @@ def test_a_damaged_checkpoint_wants_attention_and_the_one_before_counts(
     assert f"LOOK  checkpoints: {newest.path.stem}.damaged" in told.output
 
 
+def test_an_archive_that_lacks_entries_at_its_end_wants_attention(
+    gmr: Callable[..., Any], tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+
+    def learn(batches: Sequence[RawBatch], archive_mib: int | None) -> None:
+        with on_redis(data_dir, archive_mib=archive_mib) as settings, training(settings):
+            send(settings, *batches)
+            wait_for_backlog(settings)
+
+    learn(BATCHES[:4], 1)
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 0, told.output
+    assert "`gmr rebuild` reads it" in told.output
+    learn(BATCHES[4:7], None)
+    told = gmr("doctor", "--data-dir", data_dir, "--json")
+    assert told.exit_code == 1
+    report = json.loads(told.output)
+    assert not report["well"]
+    [found] = [one for one in report["findings"] if one["subject"] == "archive"]
+    assert (
+        "it ends with entry 4, and lacks 3 entries of the newest checkpoint (7)" in found["found"]
+    )
+    assert "archive_error" in found["advice"]
+    learn(BATCHES[7:8], 1)  # a gap in the middle, which is told by `gmr rebuild`
+    assert gmr("doctor", "--data-dir", data_dir).exit_code == 0
+
+
 def test_entries_that_nothing_holds_are_named_with_their_number(
     gmr: Callable[..., Any], data_dir: Path
 ) -> None:
