@@ -62,11 +62,11 @@ class _Batch:
         """One message.
 
         Raises:
-            InvalidBatch: It has a field that means nothing.
+            InvalidBatch: It has a field that means nothing, or one twice.
             ValueError, TypeError, RecursionError: It is none that could be sent.
         """
         try:
-            body = json.loads(message.value)
+            body = json.loads(message.value, object_pairs_hook=_once)
         except ValueError as error:
             raise ValueError(f"It is no JSON: {error}") from error
         if not isinstance(body, dict):
@@ -167,6 +167,18 @@ def _batches(
             held = one
     if held is not None:
         yield held
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, each field of which came once: of two only one would be learned."""
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise InvalidBatch(
+                f"The message has the field `{name[:40]}` twice; expected it once. Leave one out."
+            )
+        fields[name] = value
+    return fields
 
 
 def _together(

@@ -133,6 +133,20 @@ def test_a_message_with_a_misspelt_field_is_left_out_and_not_learned_without_it(
     assert advice in said
 
 
+@pytest.mark.parametrize("field", ["labels", "features", "sample_ids", "batch_id"])
+def test_a_message_with_a_field_twice_is_left_out_and_learned_by_neither(
+    field: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = message(2, labels=["a"], sample_ids=["x"], batch_id="mine").value
+    again = f', "{field}": {json.dumps(json.loads(body)[field])}}}'
+    bad = Message(body[:-1] + again.encode(), "t-0-2", "t-0-2")
+    service, out = handed(message(1), bad, message(3))
+    assert out == ["t-0-2"]
+    assert [batch["batch_id"] for batch in service.batches] == ["t-0-1..3"]
+    hand_on([bad], cast(GMRClient, service))
+    assert f"The message has the field `{field}` twice" in capsys.readouterr().err
+
+
 def conflict(kind: str) -> RequestConflict:
     return RequestConflict(status=409, title="", detail="", type=f"/problems/{kind}")
 
