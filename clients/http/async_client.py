@@ -44,7 +44,7 @@ from clients.http.answers import (
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
 from clients.http.errors import RequestRefused
-from clients.http.replacing import check_empty
+from clients.http.replacing import check_another, check_empty
 from clients.http.subscription import Feed, position
 
 __all__ = ["AsyncGMRClient"]
@@ -203,6 +203,7 @@ class AsyncGMRClient(Awaited):
         settings: Mapping[str, Any] | None = None,
     ) -> NamedModel:
         """See `GMRClient.copy_model`."""
+        check_another(source, name)
         of_source = {} if source is None else (await self.named_model(source)).settings
         there = {model.name for model in await self.models()}
         made = await self.make_model(name, {**of_source, **(settings or {})})

@@ -55,7 +55,7 @@ from clients.http.answers import (
 from clients.http.blocking import Blocking
 from clients.http.errors import RequestRefused
 from clients.http.missing import Column
-from clients.http.replacing import check_empty
+from clients.http.replacing import check_another, check_empty
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed, position
 
@@ -368,11 +368,13 @@ class GMRClient(Blocking):
                 them.
 
         Raises:
+            InputError: The copy would be one of itself.
             HasLearned: The copy is there, and holds something that would be replaced.
             RequestRefused: There is no source, or its state does not fit the settings, as of
                 another preset; no new model is left then.
             RequestConflict: The copy is there with other settings.
         """
+        check_another(source, name)
         of_source = {} if source is None else self.named_model(source).settings
         there = {model.name for model in self.models()}
         made = self.make_model(name, {**of_source, **(settings or {})})

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from clients.http.answers import Ledger, NamedModelSummary
-from clients.http.errors import HasLearned
+from clients.http.errors import HasLearned, InputError
 from core.counted import counted
+
+
+def check_another(source: str | None, name: str) -> None:
+    """Raise `InputError` where a model would be copied to itself, which restarts its detector."""
+    if source == name:
+        raise InputError(
+            f"The model {name} is to be a copy of itself, by which its detector would begin anew. "
+            f"Expected the name of another model. Choose another name.",
+            model=name,
+        )
 
 
 def check_empty(summary: NamedModelSummary, ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from clients.commands.cli import app
 from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
-from clients.http.errors import HasLearned, RequestRefused
+from clients.http.errors import HasLearned, InputError, RequestRefused
 from service.api.drift_state import DriftState
 from service.api.of_model import path_within
 from service.api.work import Workers
@@ -359,6 +359,26 @@ def test_a_copy_that_its_settings_do_not_fit_leaves_no_model(service: httpx2.Cli
         for name in ("askew", "bent"):
             client.take_down_model(name)
     wait_until(lambda: not {"askew", "bent"}.intersection(names(service)))
+
+
+def test_a_model_is_no_copy_of_itself(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
+        before = taught.wait_until_learned()
+        with pytest.raises(InputError, match="a copy of itself"):
+            client.copy_model("taught", "taught", replace=True)
+
+        async def refused() -> None:
+            async with AsyncGMRClient(url) as one:
+                with pytest.raises(InputError, match="a copy of itself"):
+                    await one.copy_model("taught", "taught", replace=True)
+
+        asyncio.run(refused())
+        command = ["models", "copy", "taught", "--from", "taught", "--yes", "--url", url]
+        told = CliRunner().invoke(app, command)
+        assert told.exit_code != 0
+        assert "a copy of itself" in f"{told.output} {told.exception}"
+        assert taught.model().raw["restored_entry_id"] == before.raw["restored_entry_id"] is None
 
 
 def test_the_client_asks_a_model_by_name(service: httpx2.Client) -> None:
