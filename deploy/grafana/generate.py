@@ -625,6 +625,13 @@ DASHBOARDS = (
                     more=FROM_ZERO,
                 ),
                 Panel(
+                    "Archive",
+                    "1 where it cannot be written, 0 where it is, or none is kept.",
+                    (Query(gauge("gmr_archive_failing"), "not written"),),
+                    alarm=1,
+                    more=SHARE,
+                ),
+                Panel(
                     "What became of samples",
                     "Samples accepted and applied, by their fate.",
                     (Query(gauge("gmr_ledger_samples"), "{{fate}}"),),

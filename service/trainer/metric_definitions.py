@@ -188,6 +188,10 @@ class MetricDefinitions:
             "checkpoint_timestamp_seconds", "When the newest checkpoint was written, Unix time."
         )
 
+        self.archive_failing = gauge(
+            "archive_failing", "1 where the archive cannot be written, 0 where it is, or none is."
+        )
+
         self.step_duration = histogram(
             "train_step_duration_seconds", "Time to learn one entry.", STEP_BUCKETS
         )

@@ -319,6 +319,10 @@ class TrainerMetrics(MetricDefinitions):
         for one in Mode:
             self.mode.labels(one.value).set(one is mode)
 
+    def show_archive(self, error: str | None) -> None:
+        """Show whether the archive has a gap: None where it goes on, or there is none."""
+        self.archive_failing.set(error is not None)
+
     def show_gate(self, gate: Mapping[str, object] | None) -> None:
         """Show whether the gate holds a version back, and why.
 

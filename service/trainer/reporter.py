@@ -190,6 +190,7 @@ class Reporter:
         achieved, between = totals.achieved(ert), totals.achieved_between(ert)
         self._metrics.show_ert(ert, achieved, between, totals.probe_alarms)
         self._metrics.show_mode(state.rest.mode)
+        self._metrics.show_archive(archive_error)
         gate = None
         if now.gate is not None:
             settings = self._settings

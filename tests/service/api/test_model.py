@@ -203,11 +203,13 @@ def test_an_archive_that_is_not_written_is_told(settings: Callable[..., Settings
     (made.data_dir / "archive").write_text("a file where a folder should be", "utf-8")
     with training(made), serving(made) as client:
         assert client.get("/model").json()["archive_error"] is None
+        wait_until(lambda: "gmr_archive_failing 0.0" in client.get("/metrics").text)
         send(client, RawBatch.of(samples(20))).raise_for_status()
         told = wait_until(lambda: client.get("/model").json()["archive_error"])
         assert told.startswith("archive not written")
         found = CliRunner().invoke(app, ["status", "--url", str(client.base_url)])
         assert "not written" in found.stdout
+        wait_until(lambda: "gmr_archive_failing 1.0" in client.get("/metrics").text)
         assert learned(client)["samples_seen"] == 20
 
 
