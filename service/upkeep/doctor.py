@@ -318,6 +318,14 @@ def _look_at_stream(
         f"accepted: {counted(facts.accepted, 'entry', 'entries')}, {n_entries} still in it, "
         f"{facts.beyond} beyond the newest checkpoint",
     )
+    text = _got(client.get(keys.status))
+    status: dict[str, Any] = orjson.loads(text) if text else {}
+    if status.get("archive_error"):
+        report.add(
+            subject_of(facts.name, "archive"),
+            f"the trainer reported last: {status['archive_error']}",
+            "Put the disk right. The archive goes on with the next entry, after a gap.",
+        )
     if facts.dead_letters:
         report.add(
             subject_of(facts.name, "dead letters"),

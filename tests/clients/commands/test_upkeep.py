@@ -182,6 +182,20 @@ def test_an_archive_that_lacks_entries_at_its_end_wants_attention(
     assert gmr("doctor", "--data-dir", data_dir).exit_code == 0
 
 
+def test_an_archive_that_was_never_written_wants_attention(
+    gmr: Callable[..., Any], tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    (data_dir / "archive").write_text("a file where a folder should be", "utf-8")
+    with on_redis(data_dir, archive_mib=1) as settings, training(settings):
+        send(settings, *BATCHES[:2])
+        wait_for_backlog(settings)
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 1, told.output
+    assert "LOOK  archive: the trainer reported last: archive not written" in told.output
+
+
 def test_entries_that_nothing_holds_are_named_with_their_number(
     gmr: Callable[..., Any], data_dir: Path
 ) -> None:
