@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from clients.commands.assignments import assignments
 from clients.data.datasets import load_dataset
 from clients.data.tasks import HOW_TO_QUOTE, PAPER_SLTS, SLT
 from clients.evaluation import environment
@@ -244,12 +245,4 @@ def _settings(preset: str | None, components: int | None, chosen: list[str]) -> 
         settings["preset"] = preset
     if components is not None:
         settings["n_components"] = components
-    for text in chosen:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise InputError(
-                f"--set {text!r} is no setting; expected NAME=VALUE, for example "
-                f"--set variance_floor=0.1. `gmr serve --help` lists the names."
-            )
-        settings[name.strip().replace("-", "_")] = value.strip()
-    return settings
+    return settings | assignments(chosen)

@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from clients.commands.assignments import assignments
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
@@ -67,12 +68,12 @@ def models_command(
         if name is None:
             raise InputError(f"`gmr models {action.value}` needs the name of a model. Add it.")
         if action is Action.MAKE:
-            made = client.make_model(name, _settings(set_ or []))
+            made = client.make_model(name, assignments(set_ or []))
             _tell(
                 vars(made), as_document, f"Model {made.name} is there, with {_own(made.settings)}."
             )
         elif action is Action.COPY:
-            copied = _copy(client, source, name, yes, _settings(set_ or []))
+            copied = _copy(client, source, name, yes, assignments(set_ or []))
             said = f"Model {name} goes on from where {source or 'the own model'} stands."
             _tell(vars(copied), as_document, said)
         elif action is Action.SHOW:
@@ -108,16 +109,6 @@ def _copy(
             err=True,
         )
         return client.copy_model(source, name, replace=True, settings=settings)
-
-
-def _settings(given: list[str]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise InputError(f"--set {one} sets nothing. Expected NAME=VALUE. Correct it.")
-        found[name.strip().replace("-", "_").lower()] = value.strip()
-    return found
 
 
 def _own(settings: Mapping[str, object]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.commands.assignments import assignments
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
 from clients.http.client import GMRClient
@@ -108,26 +109,38 @@ def rebuild_command(
         Path | None,
         typer.Option(help="A new file for the checkpoint of what was made.", show_default=False),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="NAME=VALUE, a setting that is to be another one; may come again."
+        ),
+    ] = None,
     as_json: AsDocument = False,
 ) -> None:
     """Make a model again from its archive; say whether it is the same, bit for bit.
 
     Example: gmr rebuild --data-dir /srv/gmr --out again.safetensors
 
+    Example: gmr rebuild --set preset=flat --set n_components=200 --out flat.safetensors
+
     A trainer keeps an archive while GMR_ARCHIVE_MIB is set. Every entry in it is learned once more,
-    and the state is compared with all checkpoints that are kept. Nothing of the service is changed;
-    it may run. Exit status 0: all that could be compared is the same; 1: something is
-    not, or cannot be read.
+    and the state is compared with all checkpoints that are kept. With --set it is learned with
+    other settings, and compared with nothing. Nothing of the service is changed; it may run. Exit
+    status 0: all that could be compared is the same, and all that was kept was learned; 1:
+    something is not, or cannot be read.
     """
     from service.upkeep.rebuild import rebuild, set_up
 
     if out is not None and out.exists():
         raise InputError(f"{out} is there already. Name a new file.")
+    changes = assignments(set_ or [])
+    if changes and out is None:
+        raise InputError("With --set another model is made. Name a new file for it by --out.")
     settings = Settings.load({"data_dir": data_dir})
     if model is not None:
         settings = settings.for_model(model, {})
     set_up(settings)
-    done = rebuild(settings)
+    done = rebuild(settings, changes)
     if out is not None:
         done.write(out)
     facts = done.to_json()
@@ -137,7 +150,8 @@ def rebuild_command(
         for line in done.described():
             typer.echo(line)
         if out is not None:
-            typer.echo(f"{out}: the checkpoint; `PUT /model/checkpoint` takes it.")
+            where = " of a service or a named model with these settings" if changes else ""
+            typer.echo(f"{out}: the checkpoint; `PUT /model/checkpoint`{where} takes it.")
     raise typer.Exit(0 if done.well else 1)
 
 

@@ -1,5 +1,7 @@
 """Makes a model again from its archive, and says whether it is the same, bit for bit.
 
+Or another one: what the archive holds can be learned with other settings.
+
 Rules of this module:
 
 1. Nothing is changed: the service may run meanwhile.
@@ -10,12 +12,16 @@ Rules of this module:
    data dir keeps. Where the two differ, the rest rests on what was made again.
 4. Where entries are missing, or one cannot be applied, nothing can be made across them: it begins
    anew with the next part. What was made last counts.
+5. With other settings there is nothing to compare with, and no state of the archive to begin with.
+   All entries that are there are learned, in order. Those that are about the old model are left
+   out, and counted: uploads, names of proposals that the new model has not made, and whatever else
+   it refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +72,8 @@ class Rebuilt:
         missing: Entries that an archive does not have, between its parts.
         comparisons: With what was kept, in the order of entries.
         notes: What did not go as the records say.
+        changes: Settings that the model has in place of its own.
+        left_out: Entries that could not be used with these.
         state: The newest.
         config: Of the model.
     """
@@ -76,6 +84,8 @@ class Rebuilt:
     missing: int = 0
     comparisons: list[Comparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    changes: Mapping[str, object] = field(default_factory=dict)
+    left_out: int = 0
     state: EngineState | None = None
     config: EngineConfig | None = None
 
@@ -99,6 +109,10 @@ class Rebuilt:
                 f"made again: version {model.version}, {counted(model.samples_seen, 'sample')}, "
                 f"from {entries}, of which {self.rejected} became dead letters"
             )
+        if self.changes:
+            told = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
+            lines.append(f"another model, with {told}: compared with nothing")
+            return lines + [f"LOOK  {note}" for note in self.notes]
         if self.begins:
             lines.append(
                 f"begun with the checkpoint of entry {self.begins}, the first in the archive"
@@ -141,6 +155,8 @@ class Rebuilt:
             "entries_applied": self.entries_applied,
             "entries_rejected": self.rejected,
             "entries_missing": self.missing,
+            "entries_left_out": self.left_out,
+            "changes": dict(self.changes),
             "version": None if model is None else model.version,
             "samples_seen": None if model is None else model.samples_seen,
             "equal": self.equal,
@@ -155,11 +171,16 @@ def set_up(settings: Settings) -> None:
     torch.set_flush_denormal(True)
 
 
-def rebuild(settings: Settings) -> Rebuilt:
+def rebuild(settings: Settings, changes: Mapping[str, object] | None = None) -> Rebuilt:
     """Make the model of the settings again from the archive in its data dir.
 
+    Arguments:
+        settings: Of the model.
+        changes: Settings of the engine that are to be others; values may be text.
+
     Raises:
-        InvalidSettings: There is no archive, or nothing of it can be read.
+        InvalidSettings: There is no archive, nothing of it can be read, or a change is no setting
+            of what is learned.
     """
     folder = settings.data_dir / ARCHIVE
     checkpoints = settings.data_dir / "checkpoints"
@@ -171,7 +192,8 @@ def rebuild(settings: Settings) -> Rebuilt:
             f"{folder} holds no archive. A trainer keeps one while GMR_ARCHIVE_MIB is set; what it "
             f"read before cannot be had any more."
         )
-    again = _Rebuilding(settings, {one.entries_applied for one in kept} | _wanted(stretches))
+    wanted = {one.entries_applied for one in kept} | _wanted(stretches)
+    again = _Remaking(settings, wanted, changes) if changes else _Rebuilding(settings, wanted)
     for stretch in stretches:
         again.add(stretch)
     again.compare(kept)
@@ -327,9 +349,93 @@ class _Rebuilding:
                 kept = engine.watched_anew(kept)
             return engine.restore(state, kept, "rollback")[0]
         if isinstance(asked, Control) and kind == "restore":
-            uploaded, _, _ = load(asked.checkpoint or b"", self._device)
-            return engine.restore(state, uploaded, "checkpoint")[0]
+            return engine.restore(state, self._uploaded(asked), "checkpoint")[0]
         return effect(engine, state, asked)[0]
+
+    def _uploaded(self, asked: Control) -> EngineState:
+        return load(asked.checkpoint or b"", self._device)[0]
+
+
+class _Remaking(_Rebuilding):
+    """A model with other settings on its way.
+
+    Arguments:
+        settings: Of the model that the archive is of.
+        wanted: Entries applied of the states that are asked for later.
+        changes: As for `rebuild`.
+    """
+
+    def __init__(self, settings: Settings, wanted: set[int], changes: Mapping[str, object]) -> None:
+        super().__init__(settings, wanted)
+        self._settings = settings
+        self.done.changes = dict(changes)
+
+    def add(self, stretch: Stretch) -> None:
+        """Go on by one stretch of the archive."""
+        done, part = self.done, stretch.part
+        if self._engine is None:
+            try:
+                _, config, _ = load(part.base.read_bytes(), self._device)
+            except (OSError, InvalidCheckpoint) as error:
+                done.notes.append(f"{part.base} cannot be read: {error}")
+                return
+            config = _changed(config, self._settings, done.changes)
+            self._begin(Engine(config, self._device).start(), config, part.begins)
+            done.missing = part.begins
+        else:
+            done.missing += max(0, part.begins - self._n)
+        for records in _together(stretch.records()):
+            self._apply(records)
+
+    def compare(self, kept: list[KeptFile]) -> None:
+        """Nothing was kept of such a model; say what it lacks."""
+        done = self.done
+        if done.missing:
+            lacks = counted(done.missing, "entry", "entries")
+            done.notes.append(f"{lacks} that the archive does not have could not be learned.")
+        if done.left_out:
+            lacks = counted(done.left_out, "entry", "entries")
+            done.notes.append(
+                f"{lacks} could not be used with these settings: uploads, names of proposals that "
+                f"this model has not made, or what it refuses."
+            )
+
+    def _apply(self, records: list[Record]) -> bool:
+        notes = len(self.done.notes)
+        if not super()._apply(records):
+            del self.done.notes[notes:]
+            self.done.left_out += len(records)
+            assert self.done.state is not None
+            self._reach(self.done.state, records[-1].n)
+        return True
+
+    def _uploaded(self, asked: Control) -> EngineState:
+        raise InvalidCheckpoint("an upload is a state of the old model")
+
+
+def _changed(
+    config: EngineConfig, settings: Settings, changes: Mapping[str, object]
+) -> EngineConfig:
+    """A configuration with other settings.
+
+    Raises:
+        InvalidSettings: One says nothing of what is learned, or has a value that will not do.
+    """
+    parsed = settings.for_model("again", changes).engine_config()
+    learned = {one.name for one in fields(EngineConfig)}
+    others = sorted(set(changes) - learned)
+    if others:
+        raise InvalidSettings(
+            f"{others[0]} says nothing of what is learned. Expected a setting of the engine, as "
+            f"preset or n_components. Leave it out."
+        )
+    of_preset: dict[str, Any] = {}
+    if parsed.preset != config.preset and "preset" in changes:
+        # What was chosen for another one is no choice for this.
+        usual = EngineConfig(preset=parsed.preset)
+        of_preset = {"n_components": None, "n_factors": usual.n_factors, "replay": usual.replay}
+    own = {name: getattr(parsed, name) for name in changes}
+    return replace(config, **{**of_preset, **own})
 
 
 def _together(records: Iterator[Record]) -> Iterator[list[Record]]:

@@ -663,6 +663,26 @@ def test_a_model_is_made_again_and_compared(
     assert "GMR_ARCHIVE_MIB" in nothing.output
 
 
+def test_a_model_is_made_again_with_other_settings(
+    gmr: Callable[..., Any], archived: Path, tmp_path: Path
+) -> None:
+    out, before = tmp_path / "flat.safetensors", contents(archived)
+    given = ("rebuild", "--data-dir", archived, "--set", "preset=flat", "--set", "n-components=7")
+    result = gmr(*given, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "another model, with preset = flat, n_components = 7" in result.output
+    assert "of a service or a named model with these settings" in result.output
+    state, config, _ = load(out.read_bytes())
+    assert (config.preset, config.n_components, state.model.samples_seen) == ("flat", 7, 240)
+    assert contents(archived) == before
+    nowhere = gmr(*given)
+    assert nowhere.exit_code == 2
+    assert "by --out" in nowhere.output
+    wrong = gmr("rebuild", "--data-dir", archived, "--set", "preset", "--out", tmp_path / "x")
+    assert wrong.exit_code == 2
+    assert "Expected NAME=VALUE" in wrong.output
+
+
 def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: Path) -> None:
     [part] = parts_in(archived / "archive")
     records = list(part.records())

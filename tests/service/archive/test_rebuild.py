@@ -29,6 +29,7 @@ from tests.service.running import (
     ask,
     batch,
     downloaded,
+    learned_directly,
     send,
     sub_tasks,
     training,
@@ -276,6 +277,91 @@ def test_a_rollback_beyond_the_archive_ends_what_can_be_made_and_a_later_part_go
     done = rebuild(kept)
     assert (done.begins, done.entries_applied, done.missing) == (22, 23, 0)
     assert (done.equal, done.well) == (True, False)
+
+
+# With other settings -----------------------------------------------------------------------
+
+
+def test_what_an_archive_holds_is_learned_with_other_settings(kept: Settings) -> None:
+    for part in (STREAM[:7], STREAM[7:]):
+        learn(kept, *part)
+    done = rebuild(kept, {"preset": "flat", "n_components": "9", "warm_up": 200})
+    other = kept.model_copy(update={"preset": "flat", "n_components": 9, "warm_up": 200})
+    there = learned_directly(other, STREAM)
+    assert done.to_bytes() == dump(there, other.engine_config(), {})
+    assert (done.well, done.equal, done.notes) == (True, None, [])
+    assert (done.entries_applied, done.left_out, done.missing) == (20, 0, 0)
+    assert "another model, with preset = flat, n_components = 9" in "\n".join(done.described())
+    assert done.to_json()["changes"]["preset"] == "flat"
+
+
+def test_with_another_preset_its_own_budget_holds_and_all_else_stays(kept: Settings) -> None:
+    learn(kept, *STREAM[:2])
+    same, other = (rebuild(kept, {"preset": one}).config for one in ("mfa", "flat"))
+    assert same == kept.engine_config()
+    assert other == replace(kept.engine_config(), preset="flat", n_components=None, n_factors=20)
+
+
+def test_what_is_about_the_old_model_alone_is_left_out_and_counted(kept: Settings) -> None:
+    learn(kept, *STREAM[:10])
+    earlier = ask_for_checkpoint(kept)
+    with training(kept):
+        upload(kept, earlier)
+        send(kept, *STREAM[10:])
+        wait_for_backlog(kept)
+    done = rebuild(kept, {"seed": 7})
+    assert (done.left_out, done.entries_applied, done.well) == (1, 21, False)
+    assert done.notes == [
+        "1 entry could not be used with these settings: uploads, names of proposals that this "
+        "model has not made, or what it refuses."
+    ]
+    assert done.to_bytes() == dump(learned_directly(seeded(kept), STREAM), done.config, {})
+
+
+def test_a_rollback_is_done_in_the_other_model_too(kept: Settings) -> None:
+    learn(kept, *STREAM[:14])
+    [before] = [
+        one for one in kept_in(kept.data_dir / "checkpoints") if "before_boundary" in one.note
+    ]
+    learn(kept, Control("rollback", version=before.version), batch(0, 50))
+    done = rebuild(kept, {"seed": 7})
+    assert (done.left_out, done.entries_applied) == (0, 16)
+    assert done.state is not None
+    assert done.state.model.samples_seen == 20 * (before.entries_applied + 1)
+
+
+def test_what_an_archive_does_not_have_is_told_of_the_other_model(
+    kept: Settings, settings: MakeSettings
+) -> None:
+    learn(settings(), *STREAM[:4])  # without
+    learn(kept, *STREAM[4:10])
+    learn(settings(), *STREAM[10:12])
+    learn(kept, *STREAM[12:])
+    done = rebuild(kept, {"seed": 7})
+    learned = [*STREAM[4:10], *STREAM[12:]]
+    assert done.missing == 6
+    assert done.notes == ["6 entries that the archive does not have could not be learned."]
+    assert done.to_bytes() == dump(learned_directly(seeded(kept), learned), done.config, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"presett": "flat"}, "preset"),
+        ({"preset": "flatt"}, "flat"),
+        ({"archive_mib": 3}, "archive_mib says nothing of what is learned"),
+    ],
+)
+def test_a_change_that_is_none_is_refused(
+    kept: Settings, changes: dict[str, object], complaint: str
+) -> None:
+    learn(kept, *STREAM[:2])
+    with pytest.raises(InvalidSettings, match=complaint):
+        rebuild(kept, changes)
+
+
+def seeded(settings: Settings) -> Settings:
+    return settings.model_copy(update={"seed": 7})
 
 
 def test_without_an_archive_one_is_told_how_to_have_one(settings: MakeSettings) -> None:
