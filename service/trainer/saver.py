@@ -331,7 +331,8 @@ class Saver:
                 raise InvalidSettings(
                     f"The checkpoint {kept.place} was made with {then}, but the settings say "
                     f"{now}. Expected the same kind of model: change the settings back, or choose "
-                    f"another --data-dir."
+                    f"another --data-dir. Where the model has an archive, `gmr rebuild --set` "
+                    f"learns it with other settings."
                 )
             if config.detector != self._engine.config.detector:
                 logger.warning("the detector starts afresh: it was %s before", config.detector)

@@ -327,7 +327,7 @@ def test_a_rollback_is_done_in_the_other_model_too(kept: Settings) -> None:
     done = rebuild(kept, {"seed": 7})
     assert (done.left_out, done.entries_applied) == (0, 16)
     assert done.state is not None
-    assert done.state.model.samples_seen == 20 * (before.entries_applied + 1)
+    assert done.state.model.samples_seen == 20 * (before.version + 1)
 
 
 def test_what_an_archive_does_not_have_is_told_of_the_other_model(
@@ -349,7 +349,8 @@ def test_what_an_archive_does_not_have_is_told_of_the_other_model(
     [
         ({"presett": "flat"}, "preset"),
         ({"preset": "flatt"}, "flat"),
-        ({"archive_mib": 3}, "archive_mib says nothing of what is learned"),
+        ({"archive_mib": 3}, "'archive_mib' is no setting of a model"),
+        ({"join_samples": 3}, "join_samples says nothing of what is learned"),
     ],
 )
 def test_a_change_that_is_none_is_refused(
