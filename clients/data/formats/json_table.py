@@ -90,7 +90,7 @@ def _flat(line: str) -> dict[str, str] | list[str]:
     """The cells of a line, by name where it is an object.
 
     Raises:
-        ValueError: It is no JSON, or neither object nor array.
+        ValueError: It is no JSON, neither object nor array, or has two cells of one name.
 
     Example:
         >>> _flat('{"a": {"b": 1.50}, "c": [true, null]}')
@@ -98,7 +98,9 @@ def _flat(line: str) -> dict[str, str] | list[str]:
         >>> _flat("[1, 2e3]")
         ['1', '2e3']
     """
-    value = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+    value = json.loads(
+        line, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=_once
+    )
     if not isinstance(value, dict | list):
         raise ValueError(f"it holds {line.strip()[:20]}")
     cells: dict[str, str] = {}
@@ -106,8 +108,27 @@ def _flat(line: str) -> dict[str, str] | list[str]:
     return cells if isinstance(value, dict) else [*cells.values()]
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object, each field of which came once: of two only the last would be read."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _twice(next(name for name in names if names.count(name) > 1))
+    return fields
+
+
+def _twice(name: str) -> ValueError:
+    return ValueError(f"it has the field {name[:40]!r} twice")
+
+
 def _add(value: object, name: str, cells: dict[str, str]) -> None:
-    """Add the cells of a value to others."""
+    """Add the cells of a value to others.
+
+    Raises:
+        ValueError: There is one of the same name, as where names have dots.
+    """
+    if name in cells:
+        raise _twice(name)
     if isinstance(value, dict | list):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in parts:

@@ -88,6 +88,8 @@ def test_what_is_nested_is_flat_and_arrays_have_no_names(tmp_path: Path) -> None
     [
         ('{"x": 1}\n{"x": }\n', "row 1 is no JSON object or array"),
         ('{"x": 1}\n7\n', r"row 1 is no JSON object or array \(it holds 7\)"),
+        ('{"x": 1}\n{"x": 1, "x": 2}\n', "row 1 .*it has the field 'x' twice"),
+        ('{"x.y": 1}\n{"x.y": 1, "x": {"y": 2}}\n', "row 1 .*it has the field 'x.y' twice"),
         ('{"x": 1}\n[1]\n', "row 1 is no object, as the first is"),
         ("[1]\n[1, 2]\n", "row 1 has 2 columns, but the first has 1"),
         ('{"x": 1}\n{"y": 1}\n', r"row 1, column 0 \('x'\) is empty"),
