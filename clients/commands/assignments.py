@@ -22,7 +22,7 @@ def assignments(given: Iterable[str]) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             raise InputError(
-                f"--set {one!r} sets nothing. Expected NAME=VALUE, for example --set "
+                f"--set {one!r} sets nothing; expected NAME=VALUE, for example --set "
                 f"variance_floor=0.1. `gmr serve --help` lists the names."
             )
         found[name.strip().replace("-", "_").lower()] = value.strip()

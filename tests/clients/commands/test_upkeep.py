@@ -680,7 +680,7 @@ def test_a_model_is_made_again_with_other_settings(
     assert "by --out" in nowhere.output
     wrong = gmr("rebuild", "--data-dir", archived, "--set", "preset", "--out", tmp_path / "x")
     assert wrong.exit_code == 2
-    assert "Expected NAME=VALUE" in wrong.output
+    assert "expected NAME=VALUE" in wrong.output
 
 
 def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: Path) -> None:

@@ -32,7 +32,8 @@ def gone(pids: Sequence[int]) -> bool:
 
 def published(settings: Settings) -> Snapshot:
     files = (settings.data_dir / "snapshots").glob("*.safetensors")
-    newest = max(files, key=lambda path: int(path.stem.partition("-")[2]))
+    # By entries applied, and by the edition where the same model was published again.
+    newest = max(files, key=lambda path: [int(part) for part in path.stem.split("-")[1:]])
     return Snapshot.from_bytes(newest.read_bytes())[0]
 
 
