@@ -27,8 +27,9 @@ class UnknownRates:
     """What blocks say, and the counts of the one that is not over.
 
     Arguments:
-        with_label: Sum over blocks of unknown samples with a label times those without one, by all.
-        without: Sum over blocks of unknown samples without a label times those with one, by all.
+        numerator: Of the ratio: over blocks, the sum of unknown samples with a label times samples
+            without one, by all samples of the block.
+        denominator: Likewise of unknown samples without a label times samples with one.
         block: Samples with a label of a class that was known, the unknown ones of these, samples
             without a label, and the unknown ones of these.
 
@@ -38,8 +39,8 @@ class UnknownRates:
         0.1
     """
 
-    with_label: float = 0.0
-    without: float = 0.0
+    numerator: float = 0.0
+    denominator: float = 0.0
     block: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def updated(
@@ -55,8 +56,10 @@ class UnknownRates:
         if n < BLOCK:
             return replace(self, block=block)
         kept = math.exp(-n / FADING)
-        with_label, without = _said_by(block)
-        return UnknownRates(self.with_label * kept + with_label, self.without * kept + without)
+        numerator, denominator = _products(block)
+        return UnknownRates(
+            self.numerator * kept + numerator, self.denominator * kept + denominator
+        )
 
     @property
     def known_share(self) -> float:
@@ -64,13 +67,13 @@ class UnknownRates:
 
         It is 0 where no label says so.
         """
-        with_label, without = _said_by(self.block)
-        total = self.without + without
-        return min(1.0, (self.with_label + with_label) / total) if total > 0 else 0.0
+        numerator, denominator = _products(self.block)
+        total = self.denominator + denominator
+        return min(1.0, (self.numerator + numerator) / total) if total > 0 else 0.0
 
 
-def _said_by(block: tuple[int, int, int, int]) -> tuple[float, float]:
-    """What a block adds to both sums."""
+def _products(block: tuple[int, int, int, int]) -> tuple[float, float]:
+    """What a block adds to numerator and denominator."""
     labelled, unknown_labelled, unlabelled, unknown_unlabelled = block
     n = max(1, labelled + unlabelled)
     return unknown_labelled * unlabelled / n, unknown_unlabelled * labelled / n

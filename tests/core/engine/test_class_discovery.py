@@ -36,6 +36,7 @@ from core.events import (
 )
 from core.learners.per_class.mfa import MfaLearner
 from core.memory.proposals import MOST_OPEN, MOST_RECENT, MOST_UNKNOWN, group_of
+from core.memory.unknown_rates import UnknownRates
 from core.outliers.unknown import is_unknown
 from core.running import Running
 from tests.core.states import assert_identical, lived, tensors_of
@@ -154,6 +155,11 @@ def test_samples_that_labels_name_as_often_are_of_a_known_class_and_no_proposal(
     assert len(made) == (named is None)
     # Of the newest some hundred samples a fifth would be wrong for certain.
     assert (estimates[-1] is not None and estimates[-1] > 0.05) == (named is None)
+    # A proposal that is open counts no more once labels explain as many unknown samples.
+    explained = replace(state.pending.proposals, rates=UnknownRates(numerator=1.0, denominator=1.0))
+    _, events = engine.step(state.with_pending(proposals=explained), Batch(blob(0, 100, 900)))
+    [last] = of(BatchLearned, events)
+    assert last.estimated_unseen == pytest.approx(0, abs=1e-6)
 
 
 def test_what_comes_later_joins_an_open_proposal_instead_of_making_another() -> None:

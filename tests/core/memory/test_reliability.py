@@ -205,6 +205,11 @@ def test_samples_held_back_count_by_their_share_of_the_newest() -> None:
     assert unknown.low == proposed.low == pytest.approx(0.8 * bare.low, abs=0.01)
     assert proposed.high == unknown.high == bare.high
     assert all_of_them.accuracy == pytest.approx(0, abs=0.01)
+    # As many as labels lead to expect of known classes do not count.
+    half = told.estimate(COUNTS, ages, known_share=0.5)
+    assert half is not None
+    assert half.unseen == pytest.approx(0.1, abs=0.01)
+    assert (half.low, half.high) == (proposed.low, proposed.high)
 
 
 def test_unlabelled_samples_of_known_classes_are_not_unseen() -> None:

@@ -6,10 +6,12 @@ The lease is shortened to two seconds, for both.
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from service.settings import Settings
+from service.wire import RawBatch
 from tests.service.conftest import MakeSettings
 from tests.service.forked import TRAINER, Forked, forked
 from tests.service.running import (
@@ -32,6 +34,26 @@ def pid(settings: Settings) -> int:
     return int((status(settings) or {"pid": 0})["pid"])
 
 
+def freeze_and_thaw(
+    settings: Settings, stream: Sequence[RawBatch], at_work: Forked, waiting: Forked
+) -> None:
+    """Freeze a trainer until the one that waits has taken over; both end in order.
+
+    Arguments:
+        stream: Batches, of which the first eight come while it is frozen.
+    """
+    at_work.send_signal(signal.SIGSTOP)
+    send(settings, *stream[:8])
+    wait_until(lambda: pid(settings) == waiting.pid, 90)
+    wait_for_backlog(settings, 90)
+    at_work.send_signal(signal.SIGCONT)
+    assert at_work.wait(60) == 1  # it was replaced, and changes nothing more
+    send(settings, *stream[8:])
+    wait_for_backlog(settings, 90)
+    waiting.send_signal(signal.SIGTERM)
+    assert waiting.wait(60) == 0
+
+
 def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
     settings: MakeSettings,
     tmp_path: Path,
@@ -47,16 +69,7 @@ def test_a_trainer_that_waits_takes_over_from_one_that_is_frozen(
         working = wait_until(lambda: pid(own))
         at_work, waiting = (first, second) if working == first.pid else (second, first)
         assert at_work.pid == working
-        at_work.send_signal(signal.SIGSTOP)
-        send(own, *stream[12:20])
-        wait_until(lambda: pid(own) == waiting.pid, 90)
-        wait_for_backlog(own, 90)
-        at_work.send_signal(signal.SIGCONT)
-        assert at_work.wait(60) == 1  # it was replaced, and changes nothing more
-        send(own, *stream[20:])
-        wait_for_backlog(own, 90)
-        waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(60) == 0
+        freeze_and_thaw(own, stream[12:], at_work, waiting)
     assert published(own).to_bytes({}) == snapshot_bytes(own, learned_directly(own, stream))
     assert [row["batch_index"] for row in history(own)] == list(range(30))
     ids = [event["entry_id"] for event in events(own) if event["kind"] == "batch_learned"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from tests.service.running import (
     wait_until,
 )
 from tests.service.trainer.test_instants import dies
-from tests.service.trainer.test_standby import pid, trainer
+from tests.service.trainer.test_standby import freeze_and_thaw, pid, trainer
 from tests.service.trainer.test_writer import events, history
 
 pytest.importorskip("obstore", reason="the extra store is not installed")
@@ -91,16 +90,7 @@ def test_of_two_trainers_without_a_shared_disk_one_that_was_frozen_changes_nothi
         assert pid(one) == first.pid
         with trainer(two, tmp_path / "two.log") as second:
             wait_until(lambda: "standing by" in (tmp_path / "two.log").read_text("utf-8"), 90)
-            first.send_signal(signal.SIGSTOP)
-            send(one, *stream[12:20])
-            wait_until(lambda: pid(one) == second.pid, 90)
-            wait_for_backlog(one, 90)
-            first.send_signal(signal.SIGCONT)
-            assert first.wait(60) == 1  # it was replaced, and changes nothing more
-            send(one, *stream[20:])
-            wait_for_backlog(one, 90)
-            second.send_signal(signal.SIGTERM)
-            assert second.wait(60) == 0
+            freeze_and_thaw(one, stream[12:], first, second)
     assert kept(one) == plainly(one, stream)
     assert [row["batch_index"] for row in history(one)] == list(range(30))
     ids = [event["entry_id"] for event in events(one) if event["kind"] == "batch_learned"]
