@@ -290,7 +290,8 @@ def summary(
     Arguments:
         totals: What was sent.
         learned_after: Seconds after which nothing was left to learn; None where nobody waited.
-        learned: Samples that the model has learned meanwhile; told where some await their label.
+        learned: Samples that the model has learned meanwhile, of all senders; told where some
+            await their label.
         awaiting: Samples that await their label then, in all.
     """
     text = (
@@ -302,8 +303,8 @@ def summary(
         return text + f"backlog {counted(totals.backlog, 'entry', 'entries')}"
     if awaiting:
         return text + (
-            f"{counted(learned, 'sample')} learned within {learned_after:.1f} s after; "
-            f"{counted(awaiting, 'sample')} await their label"
+            f"the model learned {counted(learned, 'sample')} meanwhile, whoever sent them; no "
+            f"backlog {learned_after:.1f} s later; {counted(awaiting, 'sample')} await their label"
         )
     rate = totals.samples / (totals.seconds + learned_after)
     return text + f"all learned {learned_after:.1f} s later ({rate:,.0f} samples/s end to end)"
