@@ -13,11 +13,12 @@ Rules of this module:
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -42,7 +43,7 @@ from service.trainer.totals import Totals
 logger = logging.getLogger(__name__)
 
 WITHOUT_RAW: Final = "without_raw"
-"""In the note of a checkpoint that holds no raw sample any more."""
+"""Of a checkpoint that holds no raw sample any more, in its note and in the checkpoint itself."""
 
 GONE_BACK_TO: Final = "gone_back_to"
 MOST_GONE_BACK_TO: Final = 10
@@ -226,6 +227,7 @@ class Saver:
             "entries_applied": str(checkpoint.position.entries_applied),
             "totals": checkpoint.totals.to_json(),
             "branch": checkpoint.branch.to_json().decode(),
+            WITHOUT_RAW: json.dumps(checkpoint.without_raw),
         }
         if checkpoint.open_from is not None:
             metadata["open_from"] = checkpoint.open_from
@@ -295,7 +297,8 @@ class Saver:
                 checkpoint, config = self._read(kept)
             except InvalidCheckpoint:
                 continue  # whoever asks for it is told
-            bare = replace(checkpoint, state=self._engine.without_raw(checkpoint.state))
+            state = self._engine.without_raw(checkpoint.state)
+            bare = replace(checkpoint, state=state, without_raw=True)
             data = self._dump(bare, config)
             self._checkpoints.write(
                 data,
@@ -428,7 +431,7 @@ class Saver:
                 f"Use one that a trainer of this release wrote."
             ) from error
         open_from = metadata.get("open_from")
-        bare = bool(kept.note.get(WITHOUT_RAW))
+        bare = is_without_raw(metadata, kept.note)
         return Checkpoint(state, position, totals, branch, open_from, ledger, gate, bare), config
 
     def _check_kind(self, config: EngineConfig) -> None:
@@ -438,6 +441,20 @@ class Saver:
                 f"The checkpoint was made with {then}, but the settings say {now}. Expected the "
                 f"same kind of model. Load it into a service, or a named model, with {then}."
             )
+
+
+def is_without_raw(metadata: Mapping[str, str], note: Mapping[str, object]) -> bool:
+    """Whether a checkpoint holds no raw sample any more.
+
+    It says so itself. Its note is another file, which may have been read before the checkpoint was
+    rewritten.
+
+    Arguments:
+        metadata: Of the checkpoint.
+        note: Speaks for a checkpoint of a release that wrote it there alone.
+    """
+    said = metadata.get(WITHOUT_RAW)
+    return bool(note.get(WITHOUT_RAW)) if said is None else said == "true"
 
 
 def _difference(now: EngineConfig, then: EngineConfig) -> tuple[str, str] | None:

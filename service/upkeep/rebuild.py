@@ -40,7 +40,7 @@ from service.settings import Settings
 from service.store.in_folder import KeptFile, kept_in
 from service.trainer.device import choose_device
 from service.trainer.effects import effect
-from service.trainer.saver import WITHOUT_RAW
+from service.trainer.saver import is_without_raw
 from service.wire import Control, Limits, RawBatch, read_entry
 
 
@@ -259,10 +259,10 @@ class _Rebuilding:
         found = []
         for one, state in self._met(kept):
             try:
-                there, config, _ = load(one.read(), self._device)
+                there, config, metadata = load(one.read(), self._device)
             except (OSError, InvalidCheckpoint):  # pruned since, or for `gmr doctor` to tell
                 continue
-            if one.note.get(WITHOUT_RAW):
+            if is_without_raw(metadata, one.note):
                 assert self._engine is not None
                 state, there = self._engine.without_raw(state), self._engine.without_raw(there)
             facts = one.place, one.entries_applied, one.version

@@ -194,6 +194,18 @@ def test_a_model_is_made_again_where_all_checkpoints_are_lost(
         assert published_samples(other) == 400
 
 
+def test_a_checkpoint_may_be_rewritten_meanwhile(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(kept, *STREAM)
+    found = kept_in(kept.data_dir / "checkpoints")
+    assert any(one.note.get("without_raw") for one in found)
+    # Their notes were read before.
+    early = [replace(one, note={}) for one in found]
+    monkeypatch.setattr("service.upkeep.rebuild.kept_in", lambda _: early)
+    assert_same(rebuild(kept), 20)
+
+
 def test_an_archive_that_began_late_begins_with_a_checkpoint(
     kept: Settings, settings: MakeSettings
 ) -> None:

@@ -1,0 +1,360 @@
+"""Random lives of a model, as a state machine: nothing is lost, and nothing is counted twice.
+
+A life is what people do to a model over HTTP, in any order: batches with labels, without, and with
+ids; labels that come later, names, bursts, repeats, boundaries, freezes, rollbacks, downloads and
+uploads; while its trainer is killed and ended. Whenever it is quiet the ledger adds up to what was
+sent. In the end the fates of its batches add up, too, and its archive makes the same model again,
+bit for bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+from hypothesis import Phase
+from hypothesis import settings as of_hypothesis
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from core.engine.checkpoint import dump, load
+from service.settings import Settings
+from service.upkeep.rebuild import rebuild
+from tests.chaos.oracle import as_a_trainer
+from tests.service.api.stack import (
+    SAFETENSORS,
+    make_settings,
+    of_model,
+    redis_server,
+    serving,
+    wait_until,
+)
+from tests.service.forked import TRAINER, Forked, forked
+
+D = 6
+N_CLASSES = 6
+CENTRES = np.random.default_rng(7).uniform(0, 6, (N_CLASSES, D))
+FATES = ("learned", "set_aside", "awaiting", "unknown", "quarantined", "passed")
+"""Of samples that are accepted and applied."""
+GONE = ("rejected", "dropped", "lost")
+ROUTES = (
+    *("/model", "/model/versions", "/drift", "/drift/history", "/drift/boundaries", "/drift/curve"),
+    *("/drift/quarantine", "/drift/proposals", "/deadletters", "/sample?n=3", "/metrics"),
+)
+BINARY = {"Content-Type": SAFETENSORS}
+SIZES = st.sampled_from((1, 5, 30, 100, 100, 250))
+KINDS = st.sampled_from(("labels", "labels", "some", "none", "ids"))
+
+
+class House:
+    """A service, in which each life is that of a model of its own.
+
+    Arguments:
+        settings: Of it.
+        client: Of its API.
+        logs: A folder for those of its trainers.
+    """
+
+    def __init__(self, settings: Settings, client: httpx2.Client, logs: Path) -> None:
+        self.settings, self.client, self.logs = settings, client, logs
+        self.lives = self.trainers = 0
+        self._ends = contextlib.ExitStack()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.trainers += 1
+        log = self.logs / str(self.trainers)
+        made = forked(TRAINER, variables=self.settings.environment(), output=log)
+        self.trainer: Forked = self._ends.enter_context(made)
+
+    def replace_trainer(self, how: int) -> None:
+        """End it by a signal, and begin another."""
+        self.trainer.send_signal(how)
+        # 0 where it ended in order, which one that has just begun cannot.
+        assert self.trainer.wait(60) in (0, -how), self.said()
+        self._begin()
+
+    def said(self) -> str:
+        """All that its trainers have logged."""
+        return "".join((self.logs / str(n + 1)).read_text() for n in range(self.trainers))
+
+    def close(self) -> None:
+        self._ends.close()
+
+
+class Life(RuleBasedStateMachine):
+    """Of one model."""
+
+    house: House
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.house.lives += 1
+        self.name = f"life-{self.house.lives}"
+        self.house.client.put(f"/models/{self.name}").raise_for_status()
+        self.client = of_model(self.house.client, self.name)
+        self.rng = np.random.default_rng(0)
+        self.sent: dict[str, dict[str, Any]] = {}
+        self.accepted = 0  # samples, as the answers say
+        self.without_label: dict[str, str] = {}
+        self.checkpoints: list[bytes] = []
+        self.went_back = False
+
+    def teardown(self) -> None:
+        try:
+            self._is_whole()
+        finally:
+            self.house.client.delete(f"/models/{self.name}").raise_for_status()
+            self.client.close()
+
+    # What is sent ---------------------------------------------------------------
+
+    def _samples(self, first: int, n: int, shift: float) -> tuple[list[list[float]], list[str]]:
+        classes = (first + self.rng.integers(0, 2, n)) % N_CLASSES
+        x = CENTRES[classes] + self.rng.normal(0, 0.3, (n, D)) + shift
+        return x.astype("f4").tolist(), [f"c{one}" for one in classes]
+
+    def _ingest(self, batch_id: str) -> None:
+        answer = self._done(
+            self.client.post("/ingest", params={"batch_id": batch_id}, json=self.sent[batch_id]),
+            # A repeat from before a rollback that is not done yet.
+            *((503,) if self.went_back else ()),
+        )
+        if answer.status_code == 202 and not answer.json()["duplicate"]:
+            self.accepted += len(self.sent[batch_id]["features"])
+
+    def _new(self, body: dict[str, Any]) -> None:
+        batch_id = f"b{len(self.sent)}"
+        self.sent[batch_id] = body
+        self._ingest(batch_id)
+
+    @staticmethod
+    def _done(answer: httpx2.Response, *refused: int) -> httpx2.Response:
+        """An answer: what was asked for was done, or is refused as it may be."""
+        assert answer.status_code in (200, 202, *refused), (answer.request.url, answer.text)
+        return answer
+
+    @rule(
+        kind=KINDS, first=st.integers(0, N_CLASSES - 1), n=SIZES, shift=st.sampled_from((0, 0, 2))
+    )
+    def send(self, kind: str, first: int, n: int, shift: float) -> None:
+        """A batch of two classes, which are known already or are not."""
+        features, labels = self._samples(first, n, shift)
+        body: dict[str, Any] = {"features": features}
+        if kind == "labels":
+            body["labels"] = labels
+        elif kind == "some":
+            body["labels"] = [label if i % 2 else None for i, label in enumerate(labels)]
+        elif kind == "ids":
+            body["sample_ids"] = [f"{len(self.sent)}-{i}" for i in range(n)]
+            self.without_label |= dict(zip(body["sample_ids"], labels, strict=True))
+        self._new(body)
+
+    @rule(first=st.integers(0, N_CLASSES - 1), batches=st.integers(2, 5))
+    def a_stretch(self, first: int, batches: int) -> None:
+        """Some batches that are alike: a sub-task, or a part of one."""
+        for _ in range(batches):
+            self.send("labels", first, 100, 0)
+
+    @rule(n=SIZES)
+    def burst(self, n: int) -> None:
+        """Samples unlike all others."""
+        x = self.rng.normal(40, 3, (n, D))
+        self._new({"features": x.astype("f4").tolist()})
+
+    @precondition(lambda self: self.sent)
+    @rule(which=st.integers(0, 10))
+    def repeat(self, which: int) -> None:
+        """Of a batch: its sender does not know whether it was accepted."""
+        self._ingest(list(self.sent)[-1 - which % len(self.sent)])
+
+    @precondition(lambda self: self.without_label)
+    @rule(n=st.sampled_from((1, 10, 60)), newest=st.booleans())
+    def label(self, n: int, newest: bool) -> None:
+        """Some samples by their ids; some of them twice."""
+        ids = list(self.without_label)
+        ids = ids[-n:] if newest else ids[:n]
+        body = {"sample_ids": ids, "labels": [self.without_label[one] for one in ids]}
+        self._done(self.client.post("/labels", json=body))
+
+    @rule(label=st.sampled_from(("new", "c3", None)))
+    def name(self, label: str | None) -> None:
+        """A class that the model proposes; or dismiss it."""
+        for one in self.client.get("/drift/proposals").json()["proposals"][:1]:
+            body = {"proposal": one["proposal"], "label": label}
+            self._done(self.client.post("/labels", json=body), 404, 409)
+
+    @rule(what=st.sampled_from(("shape", "nan", "ids", "text")))
+    def send_nonsense(self, what: str) -> None:
+        """It is refused, or nothing comes of it."""
+        if what == "ids":
+            body = {"sample_ids": ["nobody"], "labels": ["c1"]}
+            self._done(self.client.post("/labels", json=body))
+            return
+        told = {
+            "shape": {"features": [[1.0] * (D + 1)]},
+            "nan": {"features": [[None] * D]},
+            "text": {"features": [["warm"] * D]},
+        }[what]
+        if what == "shape" and not self.sent:
+            return  # it would be the first
+        answer = self.client.post("/ingest", json=told)
+        if answer.status_code == 202:  # until the first batch is learned, any shape may be right
+            assert what == "shape"
+            self.accepted += 1
+        else:
+            assert 400 <= answer.status_code < 500, answer.text
+
+    # What is asked for ----------------------------------------------------------
+
+    @rule()
+    def declare_a_boundary(self) -> None:
+        self._done(self.client.post("/drift/boundary", json={}), 404, 409)
+
+    @rule(mode=st.sampled_from(("learn", "learn", "frozen", "detect_only")))
+    def be(self, mode: str) -> None:
+        self._done(self.client.put("/model/mode", json={"mode": mode}), 404, 409)
+
+    @rule(which=st.integers(0, 20))
+    def roll_back(self, which: int) -> None:
+        """To any of the versions that are kept."""
+        answer = self.client.get("/model/versions")
+        if answer.status_code == 200 and (kept := answer.json()["versions"]):
+            version = kept[which % len(kept)]["version"]
+            body = {"version": version}
+            # It may have gone meanwhile.
+            self._done(self.client.post("/model/rollback", json=body), 404, 409)
+            self.went_back = True
+
+    @rule()
+    def download(self) -> None:
+        answer = self._done(self.client.get("/model/checkpoint"), 404, 409)
+        if answer.status_code == 200:
+            self.checkpoints.append(answer.content)
+
+    @rule(which=st.integers(0, 3))
+    def upload(self, which: int) -> None:
+        if not self.checkpoints:
+            return
+        data = self.checkpoints[-1 - which % len(self.checkpoints)]
+        self._done(self.client.put("/model/checkpoint", content=data, headers=BINARY), 409, 429)
+        self.went_back = True
+
+    @rule(again=st.booleans())
+    def handle_dead_letters(self, again: bool) -> None:
+        for one in self.client.get("/deadletters").json()["deadletters"][:2]:
+            path = f"/deadletters/{one['id']}"
+            answer = self.client.post(path) if again else self.client.delete(path)
+            assert answer.status_code < 500 or answer.status_code == 503, answer.text
+
+    @rule(how=st.sampled_from((signal.SIGKILL, signal.SIGTERM)))
+    def replace_trainer(self, how: int) -> None:
+        self.house.replace_trainer(how)
+
+    @rule(n=st.integers(1, 5))
+    def ask(self, n: int) -> None:
+        """Whatever can be asked is answered, in strict JSON."""
+        features, _ = self._samples(0, n, 0)
+        answers = [self.client.get(route) for route in ROUTES]
+        answers += [
+            self.client.post(route, json={"features": features})
+            for route in ("/classify", "/outliers")
+        ]
+        for answer in answers:
+            assert answer.status_code in (200, 404, 409, 503), (answer.request.url, answer.text)
+            if "json" in answer.headers["content-type"]:
+                json.loads(answer.text, parse_constant=_no_number)
+
+    # What always holds ----------------------------------------------------------
+
+    @rule()
+    def adds_up(self) -> None:
+        """The ledger, once everything is applied."""
+        self._ledger()
+
+    def _ledger(self) -> dict[str, Any]:
+        def at_rest() -> dict[str, Any] | None:
+            assert self.house.trainer.poll() is None, self.house.said()
+            answer = self.client.get("/ledger")
+            quiet = answer.status_code == 200 and answer.json()["waiting_entries"] == 0
+            return answer.json() if quiet else None
+
+        ledger: dict[str, Any] = wait_until(at_rest)
+        parts = sum(ledger[one] for one in ("waiting", *FATES, *GONE))
+        assert ledger["unaccounted"] == 0, ledger
+        assert ledger["accepted"] == self.accepted == parts, (ledger, self.accepted)
+        return ledger
+
+    def _is_whole(self) -> None:
+        """Nothing is lost of the life, and nothing is told wrongly of it."""
+        self.house.replace_trainer(signal.SIGTERM)
+        ledger = self._ledger()
+        assert ledger["lost"] == 0
+        fates: Counter[str] = Counter()
+        for batch_id, body in self.sent.items():
+            answer = self.client.get(f"/batches/{batch_id}")
+            if answer.status_code == 404:
+                continue  # refused when it was sent
+            told, n = answer.json(), len(body["features"])
+            if told["counts"]:
+                assert sum(told["counts"].values()) == n, told
+                fates.update(told["counts"])
+            else:
+                fates[told["state"]] += n
+        if not self.went_back:
+            assert {one: fates[one] for one in FATES} == {one: ledger[one] for one in FATES}
+        if ledger["entries_applied"]:
+            self._is_made_again()
+
+    def _is_made_again(self) -> None:
+        answer = self._done(self.client.get("/model/checkpoint"))
+        again = as_a_trainer(rebuild)(self.house.settings.for_model(self.name, {}))
+        assert not again.notes
+        assert all(one.equal for one in again.comparisons), again.described()
+        state, config, _ = load(answer.content)
+        assert dump(state, config, {}) == again.to_bytes()
+
+
+def _no_number(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("lives")
+    with redis_server(folder) as redis:
+        made = make_settings(
+            redis.url,
+            folder / "data",
+            n_components=9,
+            archive_mib=64,
+            checkpoint_interval_s=0.3,
+            settle_after_s=1,
+        )
+        with serving(made) as client:
+            logs = folder / "logs"
+            logs.mkdir()
+            one = House(made, client, logs)
+            try:
+                yield one
+            finally:
+                one.close()
+
+
+def test_whatever_happens_to_a_model_nothing_is_lost(house: House) -> None:
+    case: Callable[..., Any] = type("Bound", (Life,), {"house": house}).TestCase
+    # A life takes seconds, and is never the same in time: a shorter one that fails is not sought.
+    plan = of_hypothesis(
+        max_examples=4, stateful_step_count=40, deadline=None, phases=[Phase.generate]
+    )
+    case.settings = plan  # type: ignore[attr-defined]
+    case("runTest").runTest()
+    assert "Traceback" not in house.said()
