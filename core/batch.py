@@ -51,7 +51,7 @@ class Batch:
             sample with a name and no label awaits its label before it is learned.
         images: Whether the sender declares the samples as images, with features in [0, 1]; so
             does who sends uint8, or the shape of images.
-        strange: Whether all are like nothing that was learned, so that their labels name none
+        novel: Whether all are like nothing that was learned, so that their labels name none
             of it. The engine says so of samples that it has held back, not the sender.
         places: Samples of the stream before each, with shape (N,), int64, on the CPU; None where
             nobody asks. The engine notes them of what it keeps, so that it can be told whose it is.
@@ -68,7 +68,7 @@ class Batch:
     vocabulary: tuple[Label, ...] = ()
     sample_ids: tuple[SampleId | None, ...] | None = None
     images: bool = False
-    strange: bool = False
+    novel: bool = False
     places: Tensor | None = None
     image_shape: tuple[int, ...] = ()
 
@@ -143,7 +143,7 @@ class Batch:
             codes,
             self.vocabulary,
             images=self.images,
-            strange=self.strange,
+            novel=self.novel,
             places=None if self.places is None else self.places[rows.to(self.places.device)],
         )
 

@@ -42,10 +42,10 @@ MIXED = (0.25, 0.9)
 and new."""
 
 TAIL = 0.5
-"""Share of strange samples next to the typical ones from which on they are the tail of these."""
+"""Share of atypical samples next to the typical ones from which on they are the tail of these."""
 
 A_FEW = 3
-"""Samples without a label that may be untypical by chance."""
+"""Samples without a label that may be atypical by chance."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class ChangeType:
     ) -> tuple[Batch, ...]:
         """What shows a change: the new samples of a mixture, or all since it began.
 
-        Where everything has moved a little, the strange samples are those that happen to lie far
+        Where everything has moved a little, the atypical samples are those that happen to lie far
         out. Taken for a draw of the new, they would make the change a large one. Such a tail begins
         where typical samples end; samples of a class that is new lie apart from these.
 
@@ -181,10 +181,10 @@ class ChangeType:
             return new
         if any(bool(self._unheard(state, one).any()) for one in new):
             return new
-        typical, strange = self._log_likelihoods(state, old), self._log_likelihoods(state, new)
-        if typical is None or strange is None:
+        typical, atypical = self._log_likelihoods(state, old), self._log_likelihoods(state, new)
+        if typical is None or atypical is None:
             return new
-        near = strange > typical.min() - typical.std(correction=0)
+        near = atypical > typical.min() - typical.std(correction=0)
         if float(near.double().mean()) < TAIL:
             return new
         return _split(together, sum(map(len, together)) - verdict.change_samples)[1]
@@ -279,10 +279,10 @@ class ChangeType:
         named = codes[codes != UNLABELLED]
         if not mostly_labelled(codes) or int(named.max()) >= len(state.model.classes):
             return []
-        strange = ~torch.cat([self._typical(state, one) for one in batches])
+        atypical = ~torch.cat([self._typical(state, one) for one in batches])
         # Of those without a label too: they might be of no class at all.
-        unnamed = strange[codes == UNLABELLED]
-        alike = _are_few(len(codes), int(strange.sum()))
+        unnamed = atypical[codes == UNLABELLED]
+        alike = _are_few(len(codes), int(atypical.sum()))
         alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
@@ -392,10 +392,10 @@ def _start_of(state: EngineState, verdict: Verdict) -> int:
     return max(state.sub_task.first_sample, state.stream.samples - verdict.change_samples)
 
 
-def _are_few(n: int, strange: int) -> bool:
-    """Whether so few of n samples are strange that it is no mixture."""
-    # Not as a share of strange ones: one less nine tenths is less than a tenth to a computer.
-    return n - strange >= MIXED[1] * n
+def _are_few(n: int, atypical: int) -> bool:
+    """Whether so few of n samples are atypical that it is no mixture."""
+    # Not as a share of atypical ones: one less nine tenths is less than a tenth to a computer.
+    return n - atypical >= MIXED[1] * n
 
 
 def _split(batches: tuple[Batch, ...], n: int) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:

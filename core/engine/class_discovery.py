@@ -168,12 +168,12 @@ class ClassDiscovery:
                 more = one.with_more(found.select(mine))
                 changed = (more if old is one else old for old in proposals.open)
                 proposals = replace(proposals, open=tuple(changed))
-        strangers = [index for index, home in enumerate(homes) if home is None]
-        held_back += strangers
+        unclaimed = [index for index, home in enumerate(homes) if home is None]
+        held_back += unclaimed
         proposals = replace(
             proposals,
-            unknown=proposals.unknown.joined(found.select(strangers)),
-            unseen=proposals.unseen + len(strangers),
+            unknown=proposals.unknown.joined(found.select(unclaimed)),
+            unseen=proposals.unseen + len(unclaimed),
         )
         stay = torch.ones(len(batch), dtype=torch.bool)
         stay[[rows[index] for index in held_back]] = False

@@ -48,7 +48,7 @@ class Learning:
     ) -> tuple[EngineState, list[Event]]:
         """Learn one batch as part of the current sub-task; the version grows by one.
 
-        Labels of samples that are unknown by their likelihood, or strange, name nothing known.
+        Labels of samples that are unknown by their likelihood, or novel, name nothing known.
 
         Arguments:
             scores: By the model as it stands; None where there are none.
@@ -69,7 +69,7 @@ class Learning:
         generator = torch.Generator()
         generator.set_state(state.model.random)
         least = math.inf
-        if not batch.strange:
+        if not batch.novel:
             # What is usual in a sub-task may be unlikely beside those before.
             all_ = state.log_likelihood
             least = (

@@ -185,7 +185,7 @@ class ProposalKeeper:
         learned = 0
         if len(unknowns):
             batch = Batch.of(unknowns.features, [label] * len(unknowns))
-            batch = replace(batch, strange=True)
+            batch = replace(batch, novel=True)
             state = self.delayed_labels.taught(state, batch)
             state, learned, events = self.delayed_labels.learn_late(state, batch, unknowns.arrived)
         if label is None:

@@ -30,7 +30,7 @@ from core.standardiser import Standardiser
 LEAST_LABELLED = 0.5
 """Share of the samples whose labels speak for all."""
 
-STRAY = 0.02
+MOST_OTHERS = 0.02
 """Share of the labels that may be of other classes, mistakes included."""
 
 LEAST_BACK = 0.8
@@ -212,6 +212,9 @@ def _of_classes(sets: Sequence[RetentionSet], codes: Tensor) -> list[RetentionSe
     for one in sets:
         known = torch.unique(one.codes[one.codes != UNLABELLED]).to(codes.device)
         back = float(torch.isin(known, torch.unique(codes)).double().mean()) if len(known) else 0
-        if float(torch.isin(codes, known).double().mean()) >= 1 - STRAY and back >= LEAST_BACK:
+        if (
+            float(torch.isin(codes, known).double().mean()) >= 1 - MOST_OTHERS
+            and back >= LEAST_BACK
+        ):
             fitting.append((len(known), one))
     return [one for _, one in sorted(fitting, key=lambda each: (each[0], -each[1].sub_task))]

@@ -17,7 +17,7 @@ FEWEST = 30
 
 SHARE = 0.06
 """Their least share of all samples since the burst began: of what is usual, up to 0.04 look
-untypical."""
+atypical."""
 
 
 @dataclass(frozen=True)

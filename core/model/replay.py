@@ -3,7 +3,7 @@
 The model of before a boundary is frozen and becomes the *generator*. Beside every
 minibatch of the new sub-task it draws samples (`core.model.sampling`), which are learned like
 real ones. They get their labels from the generator's own read-out, and those that the
-generator itself finds untypical are drawn again: an outlier that is replayed would be
+generator itself finds atypical are drawn again: an outlier that is replayed would be
 learned, replayed from the next generator, and so grow.
 
 Rules of this module: nothing here learns or draws; it says from what, and how much.
@@ -33,7 +33,7 @@ class FrozenGenerator:
         mixture: For scoring, with floored variances.
         deviations: For drawing, with shape (K, D).
         readout: Names the classes of what is drawn.
-        threshold: In nats; a sample below it is untypical. Minus infinity accepts all.
+        threshold: In nats; a sample below it is atypical. Minus infinity accepts all.
     """
 
     mixture: Mixture
@@ -48,7 +48,7 @@ class FrozenGenerator:
 
 
 def typical_threshold(mean: float, deviation: float, c: float) -> float:
-    """Log-likelihood below which a sample is untypical: mean - c * deviation, in nats.
+    """Log-likelihood below which a sample is atypical: mean - c * deviation, in nats.
 
     The paper's outlier rule, turned on what the model draws (docs/method-paper.md). "Loss" in the
     paper is a log-likelihood, so that an outlier is a sample whose value is *low*.

@@ -1,6 +1,6 @@
 """Samples worth having: drawn from a model, and drawn again while it doubts them itself.
 
-A mixture's tails give samples that its own density finds untypical, and a component that
+A mixture's tails give samples that its own density finds atypical, and a component that
 several classes share gives samples of the wrong one. Both are cured by looking at what
 was drawn: the model scores it, and what falls short is drawn anew, component and all.
 
@@ -86,7 +86,7 @@ def draw(
         generator: Source of randomness, on the CPU.
         codes: Wanted class per sample, with shape (N,), to draw by the read-out's control
             signal; None draws by the weights alone.
-        threshold: In nats; a draw below it is untypical. Minus infinity accepts all.
+        threshold: In nats; a draw below it is atypical. Minus infinity accepts all.
         least_probability: A draw to whose class (the wanted one, or else the most probable)
             the model gives less than this is drawn again; 0 accepts all.
         doubt: Temperature of a closer look at draws for a wanted class (`core.model.acceptance`),

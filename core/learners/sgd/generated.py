@@ -26,7 +26,7 @@ class Known(Protocol):
 
     @property
     def threshold(self) -> float:
-        """In nats; a sample below it is untypical, and drawn again."""
+        """In nats; a sample below it is atypical, and drawn again."""
         ...
 
 

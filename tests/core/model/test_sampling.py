@@ -33,7 +33,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_untypical_samples_are_drawn_again_until_they_are_typical() -> None:
+def test_atypical_samples_are_drawn_again_until_they_are_typical() -> None:
     plain = draw(source(), 2000, seeded())
     # About 39 % of a two-dimensional Gaussian lie within one deviation of its mean.
     threshold = -0.5 - math.log(2 * math.pi) - math.log(2)
@@ -45,7 +45,7 @@ def test_untypical_samples_are_drawn_again_until_they_are_typical() -> None:
 
 
 def test_an_outlier_component_disappears_from_replay() -> None:
-    # The generator's second component emits what the whole mixture finds untypical.
+    # The generator's second component emits what the whole mixture finds atypical.
     broad = source()
     deviations = torch.tensor([[0.1, 0.1], [50.0, 50.0]])
     threshold = -5.0

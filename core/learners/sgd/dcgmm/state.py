@@ -55,7 +55,7 @@ class DeepGenerator:
     Arguments:
         density: Draws and scores, patches apart.
         readout: Names the classes of what is drawn.
-        threshold: In nats; a sample below it is untypical. Minus infinity accepts all.
+        threshold: In nats; a sample below it is atypical. Minus infinity accepts all.
     """
 
     density: DeepDensity
