@@ -245,7 +245,7 @@ def test_a_name_that_is_put_off_by_a_suspicion_is_not_given_to_known_classes(
     state = state.with_sub_task(log_likelihood=unlikely).with_past(log_likelihood=unlikely)
     state, _ = engine.name(state, 1, "new")
     held = (*state.pending.awaiting.due, *state.pending.set_aside)
-    assert [batch.strange for batch in held] == [True]
+    assert [batch.novel for batch in held] == [True]
     state, _, _ = load(dump(state, engine.config, {}))
     state, events = engine.settle(state)
     assert of(SetAsideReleased, events)
