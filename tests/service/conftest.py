@@ -22,6 +22,7 @@ from service.broker.lease import DirectoryLock, Lease
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from tests.service.forked import end_forks
+from tests.service.running import connected
 
 MakeSettings = Callable[..., Settings]
 
@@ -63,7 +64,7 @@ def own_redis(tmp_path: Path) -> Iterator[EmbeddedRedis]:
 
 
 @pytest.fixture
-def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
+def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> Iterator[MakeSettings]:
     """Makes settings of a small, quick model with a name of its own, without experts beside it."""
     model = uuid.uuid4().hex
     made: dict[Any, Settings] = {}  # they do not change, and tests ask for the same ones often
@@ -97,7 +98,8 @@ def settings(redis_server: EmbeddedRedis, tmp_path: Path) -> MakeSettings:
             overrides["redis_url"] = SecretStr(overrides["redis_url"])
         return Settings(**{**values, **overrides})
 
-    return make
+    with connected(redis_server.url):
+        yield make
 
 
 @pytest.fixture

@@ -122,14 +122,63 @@ def training(settings: Settings) -> Iterator[Trainer]:
         raise failures[0]
 
 
+class Connected:
+    """Streams of one Redis that stay open from one call to the next, each of its own settings.
+
+    To connect, and to look at what the server promises, costs more than most questions.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._streams: dict[int, tuple[Settings, Stream]] = {}
+        self.lock = threading.Lock()
+        """Held during a call: another thread's calls connect by themselves."""
+
+    def call(self, settings: Settings, question: Callable[[Stream], Any]) -> Any:
+        async def call() -> Any:
+            if id(settings) not in self._streams:
+                self._streams[id(settings)] = settings, Stream.open(settings)
+            return await question(self._streams[id(settings)][1])
+
+        return self._runner.run(call())
+
+    def close(self) -> None:
+        async def close() -> None:
+            for _, stream in self._streams.values():
+                await stream.close()
+
+        self._runner.run(close())
+        self._runner.close()
+
+
+_connected: list[Connected] = []
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[None]:
+    """Where `ask` and `send` connect to this Redis once for each settings.
+
+    Arguments:
+        url: Of one that neither dies nor hangs meanwhile.
+    """
+    one = Connected(url)
+    _connected.append(one)
+    try:
+        yield
+    finally:
+        _connected.remove(one)
+        one.close()
+
+
 def send(settings: Settings, *requests: RawBatch | RawLabels | RawName | Control) -> list[Appended]:
     """Append to the stream what the API would append."""
 
-    async def append() -> list[Appended]:
-        async with Stream.open(settings) as stream:
-            return [await _append(stream, one) for one in requests]
+    async def append(stream: Stream) -> list[Appended]:
+        return [await _append(stream, one) for one in requests]
 
-    return asyncio.run(append())
+    answer: list[Appended] = ask(settings, append)
+    return answer
 
 
 async def _append(stream: Stream, one: RawBatch | RawLabels | RawName | Control) -> Appended:
@@ -142,6 +191,12 @@ async def _append(stream: Stream, one: RawBatch | RawLabels | RawName | Control)
 
 def ask(settings: Settings, question: Callable[[Stream], Any]) -> Any:
     """The answer of one method of `Stream`."""
+    for one in _connected:
+        if settings.redis_address() == one.url and one.lock.acquire(blocking=False):
+            try:
+                return one.call(settings, question)
+            finally:
+                one.lock.release()
 
     async def call() -> Any:
         async with Stream.open(settings) as stream:
@@ -164,12 +219,11 @@ def upload(settings: Settings, data: bytes, *, entry: bool = True) -> Upload:
     parts = [bytes(piece) for piece in pieces(data)]
     made = Upload(uuid.uuid4().hex, len(parts), len(data), hashlib.sha256(data).hexdigest())
 
-    async def put() -> None:
-        async with Stream.open(settings) as stream:
-            for index, piece in enumerate(parts):
-                await stream.transfers.put_piece(made.id, index, piece)
+    async def put(stream: Stream) -> None:
+        for index, piece in enumerate(parts):
+            await stream.transfers.put_piece(made.id, index, piece)
 
-    asyncio.run(put())
+    ask(settings, put)
     if entry:
         send(settings, Control("restore", upload=made))
     return made
