@@ -12,7 +12,14 @@ import pytest
 from service.settings import Settings
 from tests.service.conftest import MakeSettings
 from tests.service.forked import forked
-from tests.service.running import learned_directly, send, snapshot_bytes, sub_tasks, training
+from tests.service.running import (
+    learned_directly,
+    send,
+    snapshot_bytes,
+    sub_tasks,
+    training,
+    wait_for_backlog,
+)
 from tests.service.trainer.test_writer import events, history, published
 
 ROOT = Path(__file__).parents[3]
@@ -86,14 +93,14 @@ def test_a_death_at_any_instant_costs_neither_model_nor_events(
         other = settings(**PATIENT, model=uuid.uuid4().hex, data_dir=tmp_path / "plain")
         send(other, *stream)
         with training(other):
-            pass
+            wait_for_backlog(other)
         plain.update(events=told(other), history=len(history(other)))
     one = settings(**PATIENT)
     send(one, *stream)
     owner, method, when, nth = INSTANTS[instant]
     dies(one, owner, method, when, nth)
     with training(one):
-        pass
+        wait_for_backlog(one)
     assert published(one).to_bytes({}) == snapshot_bytes(one, learned_directly(one, stream))
     assert told(one) == plain["events"]
     assert [row["batch_index"] for row in history(one)] == list(range(plain["history"]))
