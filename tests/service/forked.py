@@ -13,7 +13,9 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +25,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 STEP_S = 0.01
+
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+SHARED = f"\0gmr-forks-{RUN}" if RUN and sys.platform == "linux" else ""
+"""Address of the process that is forked for all workers of a run; it leaves no file behind."""
 
 TITLE = "the process that tests fork, whose name has room"
 """Its argument: a fork that is to have another name writes it over these."""
@@ -35,27 +41,65 @@ end_with(work)
 
 
 class Forks:
-    """The process that is forked, which has a single thread and waits for what to do."""
+    """A connection to the process that is forked, which has a single thread and does as asked.
+
+    All workers of a run of pytest-xdist share one: the first that needs it starts it, and it ends
+    with the last connection. A worker's forks are killed with its own, also where it was killed.
+    """
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.service.forked", TITLE],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process: subprocess.Popen[bytes] | None = None
+        while not self._is_answered(connection := self._connected() or self._started()):
+            connection.close()  # it was about to end, or another worker was quicker
+            self._ended()
+
+    def _connected(self) -> socket.socket | None:
+        """To the one that is shared, where there is one."""
+        if not SHARED:
+            return None
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(SHARED)
+        except ConnectionRefusedError:
+            connection.close()
+            return None
+        return connection
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.service.forked", TITLE],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                cwd=ROOT,
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+            )
+        return ours
+
+    def _is_answered(self, connection: socket.socket) -> bool:
+        self._socket, self._lines = connection, connection.makefile("rw")
+        try:
+            return bool(self.ask(hello=True))
+        except (OSError, json.JSONDecodeError):
+            with contextlib.suppress(OSError):
+                self._lines.close()
+            return False
 
     def ask(self, **request: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return json.loads(self._process.stdout.readline())
+        print(json.dumps(request), file=self._lines, flush=True)
+        return json.loads(self._lines.readline())
+
+    def _ended(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
 
     def close(self) -> None:
-        """End it, and whatever it has begun."""
-        self._process.communicate()
+        """End whatever it has begun; and where it was started here, wait until all have done so."""
+        self._lines.close()
+        self._socket.close()
+        self._ended()
 
 
 class Forked:
@@ -156,25 +200,71 @@ def end_forks() -> None:
 # In the process that is forked ------------------------------------------------------------
 
 
-def _serve() -> tuple[str, list[str]] | None:
-    """Do as asked until the other end is closed; in a fork, what it is to run."""
-    children = set()
-    for line in sys.stdin:
+class Served:
+    """Whoever has a connection, in the process that is forked."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket, self.lines = connection, connection.makefile("rw")
+        self._children: set[int] = set()
+
+    def answer(self) -> dict[str, Any] | None:
+        """Do as asked once; in a fork, what it is to run.
+
+        Raises:
+            EOFError, OSError: The other end is closed.
+        """
+        if not (line := self.lines.readline()):
+            raise EOFError
         asked = json.loads(line)
+        answer: Any = True
         if "ended" in asked:
             pid, status = os.waitpid(asked["ended"], os.WNOHANG)
-            children -= {pid}
+            self._children -= {pid}
             answer = os.waitstatus_to_exitcode(status) if pid else None
-        else:
+        elif "program" in asked:
             for name in asked["modules"]:
                 importlib.import_module(name)
             answer = os.fork()
             if not answer:
+                begun: dict[str, Any] = asked
+                return begun
+            self._children.add(answer)
+        print(json.dumps(answer), file=self.lines, flush=True)
+        return None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.lines.close()
+        self.socket.close()
+
+    def kill(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _serve(listening: socket.socket | None) -> tuple[str, list[str]] | None:
+    """Do as asked until all other ends are closed; in a fork, what it is to run."""
+    served = [Served(socket.socket(fileno=os.dup(0)))]
+    while served:
+        sockets = [one.socket for one in served] + ([listening] if listening else [])
+        ready, _, _ = select.select(sockets, [], [])
+        for one in [one for one in served if one.socket in ready]:
+            try:
+                asked = one.answer()
+            except (EOFError, OSError):
+                one.close()
+                one.kill()
+                served.remove(one)
+                continue
+            if asked is not None:
+                for other in served:
+                    other.close()
+                if listening:
+                    listening.close()
                 return _begin(asked)
-            children.add(answer)
-        print(json.dumps(answer), flush=True)
-    for pid in children:
-        os.kill(pid, signal.SIGKILL)
+        if listening in ready:
+            served.append(Served(listening.accept()[0]))
     return None
 
 
@@ -190,7 +280,25 @@ def _begin(asked: dict[str, Any]) -> tuple[str, list[str]]:
     return asked["program"], asked["arguments"]
 
 
+def _listening() -> socket.socket | None:
+    """Where other workers connect.
+
+    Raises:
+        OSError: Another process is there already.
+    """
+    if not SHARED:
+        return None
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(SHARED)
+    listening.listen()
+    return listening
+
+
 def main() -> None:
+    try:
+        listening = _listening()
+    except OSError:
+        return
     for name in (
         "service.trainer.host",
         "service.trainer.__main__",
@@ -202,7 +310,7 @@ def main() -> None:
     importlib.import_module("core.engine.warm_up").warm_up()  # loads compiled loops
     gc.collect()
     gc.freeze()
-    todo = _serve()
+    todo = _serve(listening)
     if todo is not None:
         program, arguments = todo
         sys.argv = ["-c", *arguments]
