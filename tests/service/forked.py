@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -60,6 +61,7 @@ class Forks:
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(SHARED)
+            _check_peer(connection)
         except ConnectionRefusedError:
             connection.close()
             return None
@@ -197,6 +199,18 @@ def end_forks() -> None:
         _forks.pop().close()
 
 
+def _check_peer(connection: socket.socket) -> None:
+    """Whoever else is on the machine may find the address, and has no business there.
+
+    Raises:
+        PermissionError: The other end belongs to another user.
+    """
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", told)
+    if user != os.getuid():
+        raise PermissionError(f"the other end belongs to user {user}")
+
+
 # In the process that is forked ------------------------------------------------------------
 
 
@@ -263,8 +277,14 @@ def _serve(listening: socket.socket | None) -> tuple[str, list[str]] | None:
                 if listening:
                     listening.close()
                 return _begin(asked)
-        if listening in ready:
-            served.append(Served(listening.accept()[0]))
+        if listening and listening in ready:
+            connection = listening.accept()[0]
+            try:
+                _check_peer(connection)
+            except PermissionError:
+                connection.close()
+            else:
+                served.append(Served(connection))
     return None
 
 
