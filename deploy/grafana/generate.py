@@ -365,6 +365,12 @@ HEARTBEAT = number(
     "s",
     alarm=30,
 )
+WORKS = number(
+    "Trainer works",
+    "1 where the trainer reports, has begun and does not hang; the row ready of gmr status says "
+    "what is wrong.",
+    gauge("gmr_trainer_works"),
+)
 CHECKPOINT_AGE = number(
     "Age of checkpoint",
     "Grows while nothing is learned, too.",
@@ -566,6 +572,7 @@ DASHBOARDS = (
         {
             "Now": (
                 HEARTBEAT,
+                WORKS,
                 CHECKPOINT_AGE,
                 number("Version trained", "Version being trained.", gauge("gmr_model_version")),
                 number(

@@ -77,6 +77,7 @@ class ApiMetrics:
         self._checkpoint_since: float | None = None
         self._models: Mapping[str, int] = {}
         self._heartbeat_age: float | None = None
+        self._trainer_works: bool | None = None
         # What all processes count together, as far as it is known here; and what is not in it yet.
         self._samples_ingested: int | None = None
         self._batches_ingested = 0
@@ -136,7 +137,7 @@ class ApiMetrics:
         """Redis did not answer: what it would have said is left out, not repeated."""
         self._redis_up = False
         self._backlog = self._heartbeat_age = self._dead_letters = self._ids_age = None
-        self._checkpoint_since = None
+        self._checkpoint_since = self._trainer_works = None
         self._models = {}
 
     def redis_answered(
@@ -144,6 +145,7 @@ class ApiMetrics:
         *,
         backlog: int,
         heartbeat_age: float | None,
+        trainer_works: bool | None = None,
         dead_letters: tuple[int, int] | None = None,
         models: Mapping[str, int] = MappingProxyType({}),
         ids_age: float | None = None,
@@ -154,6 +156,7 @@ class ApiMetrics:
         Arguments:
             backlog: Entries accepted that the served snapshot does not hold.
             heartbeat_age: Seconds since the trainer reported; None when it never has.
+            trainer_works: Whether `/health/ready` finds no fault in it; None where that is unknown.
             dead_letters: How many were not sent again, and the bytes of what they hold.
             models: Named models by their state.
             ids_age: Seconds since the oldest batch id that is remembered; None where none is.
@@ -166,6 +169,7 @@ class ApiMetrics:
         self._models = models
         self._dead_letters = dead_letters
         self._backlog, self._heartbeat_age = backlog, heartbeat_age
+        self._trainer_works = trainer_works
 
     def text(self, trainer: bytes | None = None) -> bytes:
         """All of it in Prometheus' text format.
@@ -241,6 +245,12 @@ class ApiMetrics:
                 "gmr_trainer_heartbeat_age_seconds",
                 "Time since the trainer last reported.",
                 self._heartbeat_age,
+            )
+        if self._trainer_works is not None:
+            yield GaugeMetricFamily(
+                "gmr_trainer_works",
+                "1 where the trainer reports, has begun and does not hang.",
+                float(self._trainer_works),
             )
 
 

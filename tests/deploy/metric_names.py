@@ -20,7 +20,12 @@ def families() -> dict[str, Metric]:
     trainer, api = TrainerMetrics(), ApiMetrics()
     trainer.checkpoint_timestamp.set(1)  # its age is told once there is a checkpoint
     api.redis_answered(
-        backlog=0, heartbeat_age=0, dead_letters=(0, 0), models={"loaded": 1}, ids_age=0.0
+        backlog=0,
+        heartbeat_age=0,
+        trainer_works=True,
+        dead_letters=(0, 0),
+        models={"loaded": 1},
+        ids_age=0.0,
     )
     api.counted(0, 0, {})
     text = api.text(trainer.text()).decode()

@@ -133,15 +133,8 @@ async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
         return [*reasons, str(known or "Redis does not answer.")]
     if services is not None and services.are_buckets:
         return reasons  # while one bucket is led by nobody, all others answer
-    age = heartbeat_age(status)
-    if age is None:
-        reasons.append("No trainer has reported yet.")
-    elif status is not None and status.get("state") == "refused":
-        reasons.append(f"The trainer does not start: {status.get('error')}")
-    elif age > HEARTBEAT_S:
-        reasons.append(f"The trainer last reported {age:.0f} seconds ago.")
-    elif status is not None:
-        reasons += _faults(status, parts.settings.stall_s)
+    reasons += faults_of_trainer(status, parts.settings.stall_s)
+    if status is not None and leads(status):
         reasons += await _fault_of_model(parts)
     return reasons
 
@@ -162,8 +155,20 @@ async def _fault_of_model(parts: Parts) -> list[str]:
     return [f"The trainer fails at model {name!r}, and tries again: {state.get('error')}"]
 
 
-def _faults(status: dict[str, Any], stall_s: float) -> list[str]:
-    """What is wrong with a trainer that reports."""
+def faults_of_trainer(status: dict[str, Any] | None, stall_s: float) -> list[str]:
+    """Why the trainer learns nothing; empty where it works.
+
+    Arguments:
+        status: What it reported last; None where none ever has.
+        stall_s: `GMR_STALL_S`.
+    """
+    age = heartbeat_age(status)
+    if status is None or age is None:
+        return ["No trainer has reported yet."]
+    if status.get("state") == "refused":
+        return [f"The trainer does not start: {status.get('error')}"]
+    if age > HEARTBEAT_S:
+        return [f"The trainer last reported {age:.0f} seconds ago."]
     reasons = []
     if stall := stall_of(status, stall_s):
         reasons.append(stall)

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from core.errors import GMRError
 from service.api.models import state_of
 from service.api.parts import Parts, parts_of
-from service.api.routes.health import heartbeat_age
+from service.api.routes.health import faults_of_trainer, heartbeat_age
 from service.api.services import Services, services_of
 from service.broker.dead_letters import DeadLetters
 
@@ -34,9 +34,9 @@ async def metrics(request: Request) -> Response:
     parts, services = parts_of(request), services_of(request)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            accepted, age, status, trainer, dead_letters, ids_age = await asyncio.gather(
+            accepted, (age, works), status, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
-                _oldest_heartbeat(parts, services),
+                _trainers(parts, services),
                 parts.stream.reports.status(),
                 parts.stream.reports.trainer_metrics(),
                 DeadLetters(parts.stream).size(),
@@ -50,6 +50,7 @@ async def metrics(request: Request) -> Response:
         parts.metrics.redis_answered(
             backlog=max(0, accepted - parts.entries_applied),
             heartbeat_age=age,
+            trainer_works=works,
             dead_letters=dead_letters,
             models=models,
             ids_age=ids_age,
@@ -78,14 +79,19 @@ async def _models(services: Services | None) -> dict[str, int]:
     )
 
 
-async def _oldest_heartbeat(parts: Parts, services: Services | None) -> float | None:
-    """Seconds since that trainer reported which has been silent for longest; None if none has.
+async def _trainers(parts: Parts, services: Services | None) -> tuple[float | None, bool | None]:
+    """Seconds since that trainer reported which has been silent for longest, and whether
+    `/health/ready` finds no fault in it.
 
-    Of a cluster, those of all buckets are asked.
+    Of a cluster, those of all buckets are asked for the first, and the second is None. The first is
+    None where none has reported.
     """
     streams = [parts.of_service]
     if services is not None:
         streams = [one.stream for one in await services.all()]
     statuses = await asyncio.gather(*(one.reports.status() for one in streams))
     ages = [heartbeat_age(status) for status in statuses]
-    return max((age for age in ages if age is not None), default=None)
+    age = max((age for age in ages if age is not None), default=None)
+    if services is not None and services.are_buckets:
+        return age, None
+    return age, not any(faults_of_trainer(one, parts.settings.stall_s) for one in statuses)

@@ -40,6 +40,7 @@ def test_a_service_that_has_learned_nothing_is_ready(settings: Callable[..., Set
     with training(made), serving(made) as client:
         response = wait_until(lambda: _good(client.get("/health/ready")))
         assert response.json() == {"status": "ready"}
+        assert "\ngmr_trainer_works 1.0\n" in client.get("/metrics").text
 
 
 def test_a_process_has_begun_once_redis_answers_and_the_published_model_is_loaded(
@@ -78,6 +79,7 @@ def test_without_a_trainer_it_is_alive_but_not_ready(blank: httpx2.Client) -> No
     assert blank.get("/health/live").json() == {"status": "live"}
     document = problem(blank.get("/health/ready"), 503, "unavailable")
     assert document["reasons"] == ["No trainer has reported yet."]
+    assert "\ngmr_trainer_works 0.0\n" in blank.get("/metrics").text
 
 
 def test_a_trainer_that_has_fallen_silent_is_noticed(
@@ -108,6 +110,7 @@ def test_a_trainer_that_refuses_to_start_says_why(
         connection.set(Keys(made.model).status, orjson.dumps(status))
         document = problem(client.get("/health/ready"), 503, "unavailable")
         assert document["reasons"] == ["The trainer does not start: 6 entries are missing."]
+        assert "\ngmr_trainer_works 0.0\n" in client.get("/metrics").text
 
 
 @pytest.mark.parametrize(
