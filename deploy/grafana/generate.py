@@ -408,8 +408,9 @@ REQUESTS = Panel(
     more=FROM_ZERO,
 )
 
-ANSWERED = f"sum(rate(gmr_http_requests_total{{{OF_ALL}}}[5m]))"
-FAILED = f'sum(rate(gmr_http_requests_total{{{OF_ALL}, status=~"5.."}}[5m]))'
+ASKED = f'{OF_ALL}, route!~"/metrics|/health/.*"'
+ANSWERED = f"sum(rate(gmr_http_requests_total{{{ASKED}}}[5m]))"
+FAILED = f'sum(rate(gmr_http_requests_total{{{ASKED}, status=~"5.."}}[5m]))'
 
 DASHBOARDS = (
     Dashboard(
@@ -687,7 +688,8 @@ DASHBOARDS = (
                 ),
                 number(
                     "Failing",
-                    "Share of answers with status 5xx, of all models, over five minutes.",
+                    "Share of answers with status 5xx, of all models, over five minutes. Those to "
+                    "Prometheus and to probes are left out.",
                     # No answer with 5xx is a share of zero, not an unknown one.
                     f"({FAILED} or 0 * {ANSWERED}) / {ANSWERED}",
                     "percentunit",

@@ -82,6 +82,9 @@ class WebhookSender:
         self._lease = lease
         self._receiver = receiver
         self._deliveries = deliveries
+        # From the first, so that their increase is known when the receiver comes back.
+        for outcome in Outcome:
+            deliveries.labels(outcome.value)
         self._write = client.register_script(WRITE)
         self._end = threading.Event()
         self._is_behind = True

@@ -52,6 +52,16 @@ def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: Mak
         assert there.events[0]["source"] == f"/gmr/models/{made.model}"
 
 
+def test_attempts_are_counted_from_none(settings: MakeSettings) -> None:
+    """A series that begins at 1 has no increase, and the alert would not end with the first."""
+    with listening() as there:
+        made = with_webhook(settings, there.url)
+        with training(made) as trainer:
+            text = trainer.default._parts.metrics.text().decode()
+    for outcome in ("delivered", "failed", "refused"):
+        assert f'\ngmr_webhook_deliveries_total{{outcome="{outcome}"}} 0.0\n' in text
+
+
 def test_the_receiver_hears_the_names_of_features(settings: MakeSettings) -> None:
     with listening() as there:
         made = with_webhook(settings, there.url)
