@@ -41,6 +41,7 @@ from core.events import (
     Replayed,
 )
 from core.learners.learner import Learner
+from core.memory.class_shares import SETTLED_SAMPLES
 from core.memory.course import Course
 from core.memory.feature_drift import compared, rows_of
 from core.standardiser import Standardiser
@@ -343,7 +344,10 @@ class Step:
         answered = judgement.answered
         if answered is not None and not judgement.repeated and learned >= UNREADY_SAMPLES:
             class_shares = class_shares.observed(
-                answered.codes, answered.truths, answered.log_likelihoods
+                answered.codes,
+                answered.truths,
+                answered.log_likelihoods,
+                is_settled=learned >= SETTLED_SAMPLES,
             )
         return replace(
             state,

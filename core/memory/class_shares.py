@@ -9,6 +9,10 @@ things are compared, each as a standardised change:
 * how likely its samples are. What the likelihood of all other classes did as well is taken off,
   because a model that learns finds everything likelier.
 
+A model that learns does so class by class, and names samples otherwise than before. So a class
+drifts only where its samples are also less likely than they were themselves, and the reference
+begins where a model knows its classes about.
+
 Changes are in standard errors of independent samples. Samples that depend on each other vary more.
 
 Rules of this module:
@@ -51,6 +55,9 @@ FEWEST_OF_A_CLASS: Final = 20
 BY_CHANCE: Final = 0.001
 """P-value, corrected for the number of classes, below which a class is said to drift."""
 
+SETTLED_SAMPLES: Final = 3000
+"""Samples of a sub-task before what leaves the window becomes part of the reference."""
+
 ANSWERED, LABELLED, LIKELIHOOD, SQUARE = range(4)
 
 
@@ -73,13 +80,16 @@ class ClassShares:
     blocks: tuple[Tensor, ...] = ()
     origin: float = 0.0
 
-    def observed(self, codes: Tensor, truths: Tensor, log_likelihoods: Tensor) -> ClassShares:
+    def observed(
+        self, codes: Tensor, truths: Tensor, log_likelihoods: Tensor, *, is_settled: bool = True
+    ) -> ClassShares:
         """Add samples that were answered before they were learned.
 
         Arguments:
             codes: Classes that were named, with shape (N,), int64.
             truths: Classes by their labels, likewise; below 0 without one.
             log_likelihoods: Log-likelihoods, with shape (N,).
+            is_settled: Whether what leaves the window is kept to compare with.
         """
         if not len(codes):
             return self
@@ -96,7 +106,8 @@ class ClassShares:
             blocks, new = blocks[:-1], _sum(blocks[-1], new)
         blocks, reference = (*blocks, new), self.reference
         if len(blocks) > BLOCKS + 1:
-            reference, blocks = _sum(reference, blocks[0]), blocks[1:]
+            reference = _sum(reference, blocks[0]) if is_settled else reference
+            blocks = blocks[1:]
         return replace(self, reference=reference, blocks=blocks, origin=origin)
 
     def told(self, labels: Sequence[Label], most: int) -> dict[str, Any]:
@@ -141,14 +152,15 @@ class ClassShares:
         """What is known of a class."""
         n, m = float(window[:, ANSWERED].sum()), float(reference[:, ANSWERED].sum())
         now, before = float(window[code, ANSWERED]), float(reference[code, ANSWERED])
-        change = likelier = None
+        change = likelier = unlikelier = None
         if m >= FEWEST and n >= FEWEST:
             pooled = (now + before) / (n + m)
             error = math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
             change = (now / n - before / m) / error if error else 0.0
-            likelier = _likelier(window, reference, code)
+            likelier, itself = _likelier(window, reference, code)
+            unlikelier = None if likelier is None else min(0.0, max(likelier, itself))
         count = max(1, len(window))
-        p_values = [_p_value(z, count) for z in (change, likelier)]
+        p_values = [_p_value(z, count) for z in (change, unlikelier)]
         return {
             "samples": int(now),
             "share": _part(now, n),
@@ -164,13 +176,13 @@ class ClassShares:
         }
 
 
-def _likelier(window: Tensor, reference: Tensor, code: int) -> float | None:
-    """Standardised change of a class's mean log-likelihood beside that of all others."""
+def _likelier(window: Tensor, reference: Tensor, code: int) -> tuple[float | None, float]:
+    """Standardised change of a class's mean log-likelihood: beside all others, and by itself."""
     enough = torch.minimum(window[:, ANSWERED], reference[:, ANSWERED]) >= FEWEST_OF_A_CLASS
     others = enough.clone()
     others[code] = False
     if not bool(enough[code]) or not bool(others.any()):
-        return None
+        return None, 0.0
     parts = [_moments(table) for table in (window, reference)]
     changes = parts[0][0] - parts[1][0]
     errors = parts[0][1] + parts[1][1]
@@ -178,8 +190,11 @@ def _likelier(window: Tensor, reference: Tensor, code: int) -> float | None:
     weights = weights / weights.sum()
     common = float((weights * changes.nan_to_num()).sum())
     spread = float((weights.square() * errors.nan_to_num()).sum())
-    error = math.sqrt(float(errors[code]) + spread)
-    return (float(changes[code]) - common) / error if error else 0.0
+    change = float(changes[code])
+    return (
+        _standardised(change - common, float(errors[code]) + spread),
+        _standardised(change, float(errors[code])),
+    )
 
 
 def _moments(table: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,6 +202,10 @@ def _moments(table: Tensor) -> tuple[Tensor, Tensor]:
     n = table[:, ANSWERED]
     mean = table[:, LIKELIHOOD] / n
     return mean, (table[:, SQUARE] / n - mean.square()).clamp_min(0) / n
+
+
+def _standardised(change: float, variance: float) -> float:
+    return change / math.sqrt(variance) if variance else 0.0
 
 
 def _p_value(change: float | None, classes: int) -> float | None:

@@ -106,3 +106,20 @@ def test_what_is_kept_is_bounded_in_samples_and_in_classes() -> None:
     told = shares.told(list(range(3000)), 5)
     assert told["other"]["classes"] == 2995
     assert told["other"]["share"] == pytest.approx(1.0)
+
+
+def test_a_class_that_others_overtake_in_learning_does_not_drift() -> None:
+    shares = fed(ClassShares(), [0.4, 0.3, 0.3], 30, seed=10)
+    shares = fed(shares, [0.4, 0.3, 0.3], 10, seed=11, likelier=[2.0, 0.2, 2.0])
+    told = shares.told(LABELS, 9)
+    assert told["drifting"] == []
+    row = rows_of(shares)["b"]
+    assert row["likelihood_change"] < -5
+    assert row["likelihood_p_value"] == 1.0
+
+
+def test_what_came_before_a_model_knew_its_classes_is_not_compared_with() -> None:
+    shares, batch = ClassShares(), torch.zeros(100, dtype=torch.long)
+    for number in range(40):
+        shares = shares.observed(batch, batch, torch.zeros(100), is_settled=number >= 25)
+    assert shares.told(LABELS, 9)["reference_samples"] == 1500
