@@ -26,7 +26,7 @@ class WebhookSettings(BaseSettings):
         None, description="whsec_ and base64: the key that signs what the webhook is told."
     )
     webhook_events: str = Field(
-        "boundary,prior_shift,features_drifting,outlier_burst,class_proposed",
+        "boundary,change_detected,prior_shift,features_drifting,outlier_burst,class_proposed",
         pattern=r"^\s*[a-z_]+\s*(,\s*[a-z_]+\s*)*$",
         description="Kinds of events that the webhook is told of, separated by commas.",
     )

@@ -12,6 +12,7 @@ from service.broker.feature_names import FeatureNames
 from service.broker.keys import Keys
 from service.logs import configure_logs
 from service.settings import Settings
+from service.wire import Control
 from tests.service.running import ask, send, sub_tasks, training, wait_for_backlog, wait_until
 from tests.service.trainer.test_named_models import register
 from tests.service.webhook.listening import SECRET, is_signed, listening
@@ -50,6 +51,17 @@ def test_the_receiver_hears_of_every_boundary_with_its_explanation(settings: Mak
         assert {row["name"] for row in told["explanation"]["features"]} == {None}
         assert "prototypes" not in told["explanation"]
         assert there.events[0]["source"] == f"/gmr/models/{made.model}"
+
+
+def test_the_receiver_hears_of_a_change_that_is_not_crossed(settings: MakeSettings) -> None:
+    with listening() as there:
+        made = with_webhook(settings, there.url)
+        send(made, *sub_tasks(0), Control("mode", mode="detect_only"), *sub_tasks(1))
+        with training(made):
+            wait_for_backlog(made)
+            wait_until(lambda: there.received)
+        assert there.events[0]["type"] == "gmr.change_detected"
+        assert boundary_ids(made) == []
 
 
 def test_attempts_are_counted_from_none(settings: MakeSettings) -> None:
