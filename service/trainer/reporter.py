@@ -115,7 +115,10 @@ class Reporter:
         self._feed.reports.put(self._feed.keys.status, encode_status(status))
         self._pulse.told(status)
         patience = self._pace.metrics_s if at_once else self._pace.status_s
-        if moment - self._metrics_at >= patience or self.phase in ENDED:
+        due = moment - self._metrics_at >= patience or self.phase in ENDED
+        # One that is refused has counted nothing. Counters that fell to 0 would look like a restart,
+        # and what they come back to like news.
+        if due and self.phase != "refused":
             text = self._metrics.text()
             # A quiet service writes little; but a Redis without its data must be told again.
             if text != self._metrics_text or moment - self._metrics_told_at >= SAME_AGAIN_S:

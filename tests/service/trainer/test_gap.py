@@ -40,6 +40,7 @@ def refusal(settings: Settings) -> str:
 @pytest.mark.usefixtures("main_in_this_process")
 def test_a_trainer_refuses_to_go_on_without_what_was_learned(settings: MakeSettings) -> None:
     without_checkpoints(settings())
+    measured = ask(settings(), lambda stream: stream.reports.trainer_metrics())
     assert "6 entries were learned and removed" in refusal(settings())
     assert "--accept-loss 6" in refusal(settings())
     assert "GMR_ACCEPT_LOSS names 5" in refusal(settings(accept_loss=5))
@@ -49,6 +50,8 @@ def test_a_trainer_refuses_to_go_on_without_what_was_learned(settings: MakeSetti
     assert published(settings()).info.samples_seen == 120
     assert status(settings())["state"] == "refused"
     assert "--accept-loss 6" in status(settings())["error"]
+    assert b"gmr_samples_learned_total 120.0" in measured
+    assert ask(settings(), lambda stream: stream.reports.trainer_metrics()) == measured
     assert ask(settings(), lambda stream: stream.accepted()) == 10
     assert "entries_lost" not in kinds(settings())
 
