@@ -116,8 +116,8 @@ class Reporter:
         self._pulse.told(status)
         patience = self._pace.metrics_s if at_once else self._pace.status_s
         due = moment - self._metrics_at >= patience or self.phase in ENDED
-        # One that is refused has counted nothing. Counters that fell to 0 would look like a restart,
-        # and what they come back to like news.
+        # One that is refused has counted nothing. Counters that fell to 0 would look like a
+        # restart, and what they come back to like news.
         if due and self.phase != "refused":
             text = self._metrics.text()
             # A quiet service writes little; but a Redis without its data must be told again.
