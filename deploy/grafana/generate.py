@@ -323,7 +323,8 @@ CLASS_SHARES = Panel(
 CLASS_DRIFT = Panel(
     "Drift of each class",
     "Change since the reference in standard errors: of its share, and of its likelihood beside "
-    "others'.",
+    "others'. A model learns one class after the other, so that the second moves in a calm stream, "
+    "too: class_shares of GET /drift says which classes drift.",
     (
         Query(gauge("gmr_class_share_change"), "{{class}}, share"),
         Query(gauge("gmr_class_likelihood_change"), "{{class}}, likelihood"),
