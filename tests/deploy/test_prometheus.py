@@ -388,6 +388,7 @@ def test_a_dashboard_shows_the_model_that_is_chosen_and_no_other(
     scraped: tuple[httpx2.Client, httpx2.Client], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     service, prometheus = scraped
+    refuse_and_label(service)
     # Both names are alike to a pattern in which a point stands for any sign.
     named = {"valve.7": 2, "valve-7": 3}
     own = begins_with(DASHBOARDS[0])
