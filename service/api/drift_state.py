@@ -86,7 +86,9 @@ class ClassShares(BaseModel):
     """Classes in a window of the newest thousand samples, against the sub-task before them."""
 
     samples: int = Field(description="Of the window.")
-    reference_samples: int = Field(description="Of the sub-task before it, without its first 500.")
+    reference_samples: int = Field(
+        description="Of the sub-task before it: what leaves the window from its 3,000th sample on."
+    )
     classes: list[ClassShare] = Field(
         description="Those with most samples, at most GMR_CLASS_SERIES."
     )

@@ -7,8 +7,8 @@ Rules of this module:
 
 1. Who may do what is asked between the two steps here: whoever may not ask does not learn which
    models there are.
-2. What concerns the whole service (keys, models themselves) is not asked of a model; the shares
-   of keys in what a model learned are.
+2. What concerns the whole service (keys, the audit trail, models themselves) is not asked of a
+   model; the shares of keys in what a model learned are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.api.services import Services
 from service.broker.registry import NAME
 
 PATH: Final = re.compile(r"/models/([^/]+)(/.*)")
-OF_THE_SERVICE: Final = ("/models", "/keys")
+OF_THE_SERVICE: Final = ("/models", "/keys", "/audit")
 SHARES: Final = "/keys/shares"
 WITHOUT_MODEL: Final = ("/static", "/docs", "/openapi.json", "/problems", "/health/live")
 """What is the same for every model, and asks nothing of one."""

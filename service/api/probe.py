@@ -19,17 +19,18 @@ from service.broker.connection import connect, identity_of
 from service.broker.keys import Keys
 from service.loopback import connection_to_self
 from service.settings import Settings
+from service.trainer.activity import stall_of
 
 TIMEOUT_S: Final = 3.0
 HEARTBEAT_S: Final = 30.0
-USAGE: Final = "expected one of: live, ready (ask the API here), trainer (look for its heartbeat)"
+USAGE: Final = "expected one of: live, ready (ask the API here), trainer (look at its last report)"
 
 
 def check(what: str, settings: Settings) -> str | None:
     """What is wrong, or None.
 
     Arguments:
-        what: `live` or `ready` asks the API of this machine, `trainer` looks for its report.
+        what: `live` or `ready` asks the API of this machine, `trainer` looks at its last report.
     """
     if what in ("live", "ready"):
         return _check_api(f"/health/{what}", settings.port, settings.scheme)
@@ -64,8 +65,11 @@ def _check_trainer(settings: Settings) -> str | None:
         client.close()
     if not isinstance(status, bytes):
         return "the trainer has not reported yet"
-    age = time.time() - float(orjson.loads(status)["time"])
-    return None if age <= HEARTBEAT_S else f"the trainer last reported {age:.0f} s ago"
+    told = orjson.loads(status)
+    age = time.time() - float(told["time"])
+    if age > HEARTBEAT_S:
+        return f"the trainer last reported {age:.0f} s ago"
+    return stall_of(told, settings.stall_s)  # it may breathe, and hang at a disk
 
 
 def main(arguments: list[str]) -> int:

@@ -25,8 +25,8 @@ def start_of(since: str | None) -> str:
         seconds = math.nan
     if not 0 <= seconds < 1e12:
         raise InvalidRequest(
-            "`since` is neither the id of a boundary nor a time. Expected an id like "
-            "1700000000000-20003 or Unix seconds. Correct it.",
+            "`since` is neither an id nor a time. Expected an id like 1700000000000-20003 or Unix "
+            "seconds. Correct it.",
             parameter="since",
         )
     return str(int(seconds * 1000))

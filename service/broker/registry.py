@@ -44,7 +44,7 @@ class NamedModel:
         name: Unique within the service.
         settings: What was set for it; the rest is as for the default model.
         made: When, in seconds since 1970.
-        made_by: Name of the key that made it; empty where keys are not required.
+        made_by: Name of the key that made it; `anybody` where keys are not required.
         leaving: Whether it is being taken down.
         after: The last entry that its stream had when it was made, sent to one of the same name
             that is gone; `0-0` where there was none.

@@ -16,7 +16,7 @@ class NamedModel:
     name: str
     settings: Mapping[str, Any]  # its own; the rest is the service's
     made: float  # Unix seconds
-    made_by: str  # name of the key that made it; empty without keys
+    made_by: str  # name of the key that made it; "anybody" without keys
     state: str  # "loaded", "unloaded", "failing" or "leaving"
     error: str | None  # of the last attempt to work on it
 

@@ -26,7 +26,10 @@ class AuditedAction(BaseModel):
 
     id: str
     time: float = Field(description="When it was asked for, Unix seconds.")
-    by: str = Field(description="Name of the key; `anybody` where keys are not required.")
+    by: str = Field(
+        description="Name of the key; `operator` for the service's own, `anybody` where keys are "
+        "not required."
+    )
     method: str
     path: str
     request_id: str = Field(description="As in the header X-Request-ID of the answer, and in logs.")

@@ -52,7 +52,8 @@ async def download(request: Request) -> Response:
             f"The trainer has not answered for {ANSWER_TIMEOUT_S:.0f} seconds. Expected one to be "
             f"running. Look at GET /health/ready, then ask again."
         )
-    name = f"gmr-{parts.settings.model}.safetensors"
+    # That of a named model has a slash, which no file name may have.
+    name = f"gmr-{parts.settings.model.replace('/', '-')}.safetensors"
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Length": str(answer.size),

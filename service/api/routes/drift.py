@@ -63,7 +63,10 @@ class HistoryRow(Report):
     """One batch of the stream, tested before it was learned."""
 
     id: str = Field(description="Id of this report.")
-    kind: str = Field(description="`batch_learned`, or `batch_set_aside` while in doubt.")
+    kind: str = Field(
+        description="`batch_learned`, `batch_set_aside` while in doubt, or `batch_passed` while "
+        "the model is at rest."
+    )
     time: float = Field(description="When it was read, Unix seconds.")
     entry_id: str = Field(description="Entry of the stream.")
     batch_index: int = Field(description="The first batch of the stream is 0.")
@@ -207,6 +210,8 @@ async def history(
     """In stream order, the newest last."""
     parts = parts_of(request)
     most = parts.settings.history_length
+    if "last" not in request.query_params:
+        last = min(last, most)
     if not 1 <= last <= most:
         raise OutOfRange.of("last", got=last, low=1, high=most)
     records = await parts.stream.reports.history(last)

@@ -67,7 +67,8 @@ async def events(
         Query(description="Only these kinds of events, separated by commas; others are refused."),
     ] = None,
 ) -> StreamingResponse:
-    """Kinds: `batch_learned`, `batch_set_aside`, `set_aside_released`, `windows_settled`,
+    """Kinds: `batch_learned`, `batch_set_aside`, `batch_passed`, `set_aside_released`,
+    `windows_settled`, `mode_changed`, `change_detected`, `labels_held`, `ert_changed`,
     `boundary`, `change_continued`, `samples_repeated`, `prior_shift`, `features_drifting`,
     `outlier_burst`, `outlier_burst_continued`, `shadow_alarm`, `replay`, `class_discovered`,
     `labels_matched`, `labels_missed`,

@@ -220,7 +220,7 @@ async def ready(request: Request) -> Response:
     operation_id="v2_model",
     summary="What the model takes and gives",
     response_model=ModelDescription,
-    responses=protocol_errors(404, 422),
+    responses=protocol_errors(404, 422, 503),
 )
 async def model(request: Request, name: str) -> Response:
     """Sizes are -1 as long as nothing was learned."""
@@ -232,7 +232,7 @@ async def model(request: Request, name: str) -> Response:
     operation_id="v2_model_version",
     summary="What a version of the model takes and gives",
     response_model=ModelDescription,
-    responses=protocol_errors(404, 422),
+    responses=protocol_errors(404, 409, 422, 503),
 )
 async def model_version(request: Request, name: str, version: str) -> Response:
     """Only the version that is served answers."""
@@ -244,7 +244,7 @@ async def model_version(request: Request, name: str, version: str) -> Response:
     operation_id="v2_model_ready",
     summary="Can the model be asked?",
     response_model=ModelIsReady,
-    responses=protocol_errors(404, 409, 422),
+    responses=protocol_errors(404, 409, 422, 503),
 )
 async def model_ready(request: Request, name: str) -> Response:
     """Once anything was learned."""
@@ -257,7 +257,7 @@ async def model_ready(request: Request, name: str) -> Response:
     operation_id="v2_model_version_ready",
     summary="Can a version of the model be asked?",
     response_model=ModelIsReady,
-    responses=protocol_errors(404, 409, 422),
+    responses=protocol_errors(404, 409, 422, 503),
 )
 async def model_version_ready(request: Request, name: str, version: str) -> Response:
     """Only the version that is served can."""
@@ -267,7 +267,10 @@ async def model_version_ready(request: Request, name: str, version: str) -> Resp
 
 _INFER: Final[dict[str, Any]] = {
     "response_model": Inferred,
-    "responses": {200: {"content": {OCTETS: BINARY}}, **protocol_errors(404, 409, 413, 415, 422)},
+    "responses": {
+        200: {"content": {OCTETS: BINARY}},
+        **protocol_errors(404, 409, 413, 415, 422, 503),
+    },
     "openapi_extra": BODY,
 }
 

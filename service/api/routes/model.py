@@ -318,5 +318,7 @@ def _nothing_learned(parts: Parts, n_features: int | None, awaiting: int) -> dic
         "set_aside": 0,
         "awaiting": awaiting,
         "unknown": 0,
+        "recent": 0,
+        "heard": 0,
         "held": [],
     }

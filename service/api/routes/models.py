@@ -42,7 +42,7 @@ class ModelListed(BaseModel):
     name: str
     settings: dict[str, Any] = Field(description="Its own; the rest is the service's.")
     made: float = Field(description="When, in seconds since 1970.")
-    made_by: str = Field(description="Name of the key that made it; empty without keys.")
+    made_by: str = Field(description="Name of the key that made it; `anybody` without keys.")
     state: State = Field(
         description="How the trainer has it. `unloaded`: kept, and loaded when an entry comes. "
         "`failing`: it is tried again, and `error` says why it failed. `leaving`: it is being "

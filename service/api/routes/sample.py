@@ -106,6 +106,8 @@ async def sample(
     most = parts.settings.max_sample_n
     if form == PNG:
         most = min(most, LARGEST_MONTAGE)
+    if "n" not in request.query_params:
+        n = min(n, most)
     if not 1 <= n <= most:
         raise OutOfRange.of("n", got=n, low=1, high=most)
     if min_probability is not None and not 0 <= min_probability <= 1:

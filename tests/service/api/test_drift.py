@@ -305,6 +305,14 @@ def test_the_history_has_an_end(drifted: httpx2.Client, last: int) -> None:
     assert document["high"] == 10_000
 
 
+def test_a_short_history_can_be_asked_for_without_a_number(
+    settings: Callable[..., Settings],
+) -> None:
+    with serving(settings(history_length=5)) as client:
+        assert client.get("/drift/history").json() == {"history": []}
+        problem(client.get("/drift/history?last=6"), 422, "out-of-range")
+
+
 OUTLIERS = range(40, 55)  # rows of the one batch that has some
 
 

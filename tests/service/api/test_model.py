@@ -132,6 +132,7 @@ def test_before_anything_is_learned_there_is_a_model_of_version_0(api: httpx2.Cl
     model = api.get("/model").json()
     ModelState.model_validate(model)
     assert (model["model_version"], model["samples_seen"], model["backlog"]) == (0, 0, 1)
+    assert ModelState.model_fields.keys() <= model.keys()
     assert model["held"] == []
     assert model["features"] == N_FEATURES
     assert api.get("/model/versions").json() == {"model_version": 0, "versions": []}

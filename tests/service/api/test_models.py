@@ -81,6 +81,9 @@ def test_a_model_answers_below_its_name_as_the_services_own_does_at_the_root(
         assert page.status_code == 200
         assert "/taught" in page.text
         assert taught.get("/static/main.js").status_code == 200
+        told = taught.get("/model/checkpoint").headers["content-disposition"]
+        assert told.endswith('-taught.safetensors"')
+        assert "/" not in told
 
 
 def test_models_know_nothing_of_each_other(service: httpx2.Client) -> None:
@@ -182,8 +185,8 @@ def test_the_services_own_model_is_none_of_the_named_ones(service: httpx2.Client
     assert "leave /models/{name} out of its paths" in detail
 
 
-def test_a_model_has_no_models_and_no_keys(service: httpx2.Client) -> None:
-    for path in ("/models/taught/models", "/models/taught/keys"):
+def test_a_model_has_no_models_no_keys_and_no_audit_trail(service: httpx2.Client) -> None:
+    for path in ("/models/taught/models", "/models/taught/keys", "/models/taught/audit"):
         assert service.get(path).status_code == 404
 
 

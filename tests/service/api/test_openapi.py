@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from service.api.app import create_app
+from service.api.routes.events import KINDS
 from service.settings import Settings
 from tests.service.api.stack import samples
 
@@ -101,6 +102,21 @@ def test_the_committed_document_is_the_one_that_is_served(
     if COMMITTED.read_bytes() != wanted:
         (tmp_path / "openapi.json").write_bytes(wanted)
         pytest.fail(f"The API has changed. If that is meant: cp {tmp_path}/openapi.json docs/")
+
+
+def test_every_kind_of_event_is_named(document: dict[str, Any]) -> None:
+    told = operations(document)["events"]["description"]
+    assert [kind for kind in KINDS if f"`{kind}`" not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("v2_model_version", "409"), ("v2_model", "503"), ("v2_infer", "503")],
+)
+def test_what_a_route_of_the_protocol_may_refuse_is_described(
+    document: dict[str, Any], name: str, status: str
+) -> None:
+    assert status in operations(document)[name]["responses"]
 
 
 def test_operation_ids_do_not_change(document: dict[str, Any]) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
+import orjson
 import pytest
+import redis
 from pydantic import SecretStr
 
 from benchmarks._ports import free_port
 from service.api.probe import check, main
+from service.broker.keys import Keys
 from service.settings import Settings
 from tests.service.api.stack import serving, training, wait_until
 
@@ -45,6 +49,16 @@ def test_the_trainer_is_known_by_its_heartbeat(
     wrong = check("trainer", made)
     assert wrong is not None
     assert wrong.startswith("the trainer last reported")
+
+
+def test_a_trainer_that_breathes_and_hangs_is_noticed(settings: Callable[..., Settings]) -> None:
+    made = settings(stall_s=5)
+    status = {"time": time.time(), "stalled_s": 6.0, "last_entry_id": "1-0"}
+    with redis.Redis.from_url(str(made.redis_address())) as client:
+        client.set(Keys(made.model).status, orjson.dumps(status))
+        assert check("trainer", made) == "The trainer has hung for 6 seconds after entry 1-0."
+        client.set(Keys(made.model).status, orjson.dumps({**status, "stalled_s": 4.0}))
+        assert check("trainer", made) is None
 
 
 def test_a_redis_that_is_away_is_a_reason() -> None:

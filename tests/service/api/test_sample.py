@@ -173,6 +173,12 @@ def test_n_has_limits(taught: httpx2.Client, n: str) -> None:
     assert (document["low"], document["high"]) == (1, 10_000)
 
 
+def test_without_n_no_more_are_drawn_than_may_be(settings: Callable[..., Settings]) -> None:
+    with serving(settings(max_sample_n=10)) as client:
+        problem(client.get("/sample"), 409, "model-not-ready")
+        problem(client.get("/sample?n=25"), 422, "out-of-range")
+
+
 @pytest.mark.parametrize("least", ["-0.01", "1.01", "nan", "inf"])
 def test_a_probability_has_limits(taught: httpx2.Client, least: str) -> None:
     response = taught.get("/sample", params={"min_probability": least})
