@@ -66,7 +66,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing into $(VENV) (once; torch is the large one) ..."
 	$(PIP) install --quiet --retries 1 $(TORCH_ARGS) torch==2.13.0
 	$(PIP) install --quiet --editable '.[serve]'
-	@echo "Compiling the detector's loops (once; some twelve seconds) ..."
+	@echo "Compiling the detector's loops (once; half a minute) ..."
 	@$(BIN)/gmr compile
 	@touch $@
 

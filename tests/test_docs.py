@@ -423,6 +423,24 @@ def test_every_answer_that_has_the_rest_in_raw_is_named() -> None:
     assert set(re.findall(r"`(\w+)`", told)) == having
 
 
+def test_calls_that_are_not_safe_to_send_again_are_named() -> None:
+    page = (ROOT / "docs/client.md").read_text("utf-8")
+    [told] = re.findall(r"It is safe for everything but ([^.]+)\.", page)
+    unsafe = {
+        call.name
+        for path in (ROOT / "clients/http/calls").glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.FunctionDef)
+        for word in ast.walk(call)
+        if isinstance(word, ast.keyword)
+        and word.arg == "repeatable"
+        and isinstance(word.value, ast.Constant)
+        and word.value.value is False
+    }
+    assert len(unsafe) >= 10
+    assert set(re.findall(r"`(\w+)`", told)) == unsafe
+
+
 def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
     readme, measured = (
         (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")

@@ -21,7 +21,7 @@ from core.counted import counted
 def encoding_command(
     file: Annotated[
         Path,
-        typer.Argument(help="A .csv, .tsv or .parquet file with named columns; - is stdin."),
+        typer.Argument(help="A .csv, .tsv, .jsonl or .parquet with named columns; - is stdin."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="A file for the encoding; without it standard output.")
