@@ -130,6 +130,8 @@ def test_without_a_trainer_questions_are_answered_and_batches_accepted(
             ports = [free_port() for _ in range(3)]
             own = [settings.model_copy(update={"port": port}) for port in ports]
             readers = [stack.enter_context(serving(one)) for one in own]
+            for reader in readers:  # or the proxy takes none for one that is well
+                wait_until(lambda reader=reader: reader.get("/health/startup").is_success)
             front = stack.enter_context(
                 proxy(name, tmp_path, [f"127.0.0.1:{port}" for port in ports])
             )
