@@ -55,11 +55,9 @@ def read_entry(
     if kind == "expire":
         return Control("expire", samples=number_of(fields, "samples"))
     if kind == "rollback":
-        by = text_of(fields, "by")
-        return Control("rollback", version=number_of(fields, "version"), by=by)
+        return Control("rollback", version=number_of(fields, "version"), by=_noted(fields)[0])
     if kind == "aim":
-        by = text_of(fields, "by")
-        return Control("aim", samples=number_of(fields, "samples"), by=by)
+        return Control("aim", samples=number_of(fields, "samples"), by=_noted(fields)[0])
     if kind in ("mode", "boundary", "release"):
         return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
@@ -71,13 +69,19 @@ def read_entry(
     return Control(kind)
 
 
-def _said(kind: ControlKind, fields: Mapping[str, bytes]) -> Control:
+def _noted(fields: Mapping[str, bytes]) -> tuple[str | None, str | None]:
+    """Who asked for something, and the note with it."""
     by, note = text_of(fields, "by"), text_of(fields, "note")
     if len(by or "") > MOST_BY or len(note or "") > MOST_NOTE:
         raise InvalidBatch(
             f"The entry's note has {len(note or '')} characters, and its author {len(by or '')}; "
             f"expected at most {MOST_NOTE} and {MOST_BY}. Shorten them."
         )
+    return by, note
+
+
+def _said(kind: ControlKind, fields: Mapping[str, bytes]) -> Control:
+    by, note = _noted(fields)
     if kind in ("boundary", "release"):
         return Control(kind, by=by, note=note)
     mode = text_of(fields, "mode")

@@ -724,6 +724,21 @@ def test_more_labels_than_a_request_may_hold_are_refused() -> None:
         read_entry(request.to_entry(), LIMITS)
 
 
+@pytest.mark.parametrize(
+    "control",
+    [
+        Control("rollback", version=1, by="b" * 101),
+        Control("aim", samples=10, by="b" * 101),
+        Control("boundary", by="b" * 101),
+    ],
+)
+def test_whoever_asks_has_a_short_name(control: Control) -> None:
+    with pytest.raises(InvalidBatch, match="its author 101"):
+        read_entry(control.to_entry())
+    shorter = replace(control, by="b" * 100)
+    assert read_entry(shorter.to_entry()) == shorter
+
+
 def test_ids_of_samples_may_be_a_tensor_or_text() -> None:
     features = np.ones((2, 1), "f4")
     tensors = {"features": features, "sample_ids": np.array([5, 6], "u2")}
