@@ -20,6 +20,7 @@ def test_a_sensor_that_fails_is_found_and_nothing_else(tmp_path: Path) -> None:
         if row["system"] in ("mfa", "flat"):
             assert len(row["delays"]) == row["seeds"] == 1
             assert row["delays"][0] <= 1000
+            assert row["named"] == 1
             assert row["false"] == 0
     ours = [row["false"] for row in values["still"] if row["system"] in ("mfa", "flat")]
     assert ours == [0, 0]
