@@ -21,7 +21,9 @@ import argparse
 import json
 import platform
 import statistics
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -212,8 +214,16 @@ def measure(quick: bool, say: Say) -> Measurement:
     return Measurement(tuple(tables), values, tuple(floors))
 
 
-def main() -> None:
-    """Print a line per run and a table at the end; write everything as JSON."""
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the options of the script ask for.
+
+    Raises:
+        SystemExit: The options cannot be read, or help was asked for.
+
+    Example:
+        >>> options_of(["--slt", "D5-5a", "--epochs", "50", "100"]).epochs
+        [50, 100]
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -234,8 +244,12 @@ def main() -> None:
     parser.add_argument("--validate", action="store_true", help="never look at the test set")
     parser.add_argument("--quick", action="store_true", help="6,000 samples in one pass, 1 seed")
     parser.add_argument("--json", type=Path, default=Path("paper_preset.json"))
-    chosen = parser.parse_args()
+    return parser.parse_args(arguments)
 
+
+def main() -> None:
+    """Print a line per run and a table at the end; write everything as JSON."""
+    chosen = options_of(sys.argv[1:])
     one_pass = chosen.one_pass or chosen.quick
     settings = ONE_PASS if one_pass else PUBLISHED
     epochs = [1] if one_pass else chosen.epochs

@@ -320,6 +320,21 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
     assert "four to five times as fast" in readme
     (slower,) = re.findall(r"makes the default model (\d+) % slower", readme)
     assert re.search(rf"`mfa` [^;]*?, so {slower} % more", measured)
+    ((there, none),) = re.findall(r"(?m)^\| `mfa` \| (\d+) \([^|]*\| (\d+) \(", measured)
+    assert int(slower) == round(100 * (int(there) / int(none) - 1))
+    ((every, alone),) = re.findall(
+        r"perceptron trained on all of MNIST at once reaches ([\d.]+) %.*?1/(\d+) of the", readme
+    )
+    assert re.search(rf"(?m)^\| fine-tuning \| {every} \|", measured)
+    kept = re.search(r"(?m)^\| numbers kept [^|]*\| ([\d,]+) \| ([\d,]+) \|", measured)
+    assert kept
+    most, few = (int(number.replace(",", "")) for number in kept.groups())
+    assert int(alone) == round(most / few)
+    ((changes, returns),) = re.findall(
+        r"\| sub-tasks come back \| (\d+ of \d+); (\d+ of \d+) returns named \|", readme
+    )
+    assert re.search(rf"(?m)^\| `recurring` \| MNIST \| {changes} \|", measured)
+    assert f"(`recurrence_of`, {returns})" in " ".join(measured.split())
 
 
 BET_KINDS = ("ranks", "cells", "labels", "features")
