@@ -456,6 +456,33 @@ def test_calls_that_are_not_safe_to_send_again_are_named() -> None:
     assert set(re.findall(r"`(\w+)`", told)) == unsafe
 
 
+def test_the_sensors_of_the_readme_are_those_of_the_benchmarks() -> None:
+    readme, measured = (
+        (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
+    )
+    readme = " ".join(readme.split())  # wherever lines end
+    ((least, most),) = re.findall(
+        r"sticks, shifts by half a standard deviation or doubles its deviation is found and "
+        r"named after (\d+) to (\d+) samples",
+        readme,
+    )
+    one = r"one sensor (?:sticks at its mean|\+ 0\.5|x 2)"
+    rows = re.findall(
+        rf"(?m)^\| (?:10|50) \| {one} \| 3 of 3, (\d+) \| 3 of 3, (\d+) \|", measured
+    )
+    assert len(rows) == 6
+    after = [int(samples) for row in rows for samples in row]
+    assert (min(after), max(after)) == (int(least), int(most))
+    still = re.findall(r"(?m)^\| (?:5|20) \| 0, 0\.5.*?\| (.*?) \| (.*?) \| (.*?) \|", measured)
+    mfa, flat, adwin = (
+        # Where readings depend on each other, which the first do not.
+        [int(count) for row in still for count in row[system].split(", ")[1:]]
+        for system in range(3)
+    )
+    for_ours = f"{sum(mfa + flat)} in {40_000 * len(mfa + flat):,} samples"
+    assert f"{for_ours} (ADWIN: {sum(adwin):,} in {40_000 * len(adwin):,})" in readme
+
+
 def test_the_streams_of_the_readme_are_those_of_the_benchmarks() -> None:
     readme, measured = (
         (ROOT / path).read_text("utf-8") for path in ("README.md", "docs/benchmarks.md")
