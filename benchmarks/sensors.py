@@ -171,7 +171,7 @@ def _changed(systems: Systems, quick: bool, say: Say) -> Measured:
                     false += len(told) - len(after)
                 middle = f", {statistics.median_low(delays)}" if delays else ""
                 only = f"; {named}" if name.startswith("one") else ""
-                cells.append(f"{len(delays)} of {len(seeds)}{middle}; {false}{only}")
+                cells.append(f"{len(delays)}/{len(seeds)}{middle}; {false}{only}")
                 values.append(
                     {"sensors": n_sensors, "change": name, "system": system, "delays": delays,
                      "named": named, "seeds": len(seeds), "false": false}

@@ -467,9 +467,7 @@ def test_the_sensors_of_the_readme_are_those_of_the_benchmarks() -> None:
         readme,
     )
     one = r"one sensor (?:sticks at its mean|\+ 0\.5|x 2)"
-    rows = re.findall(
-        rf"(?m)^\| (?:10|50) \| {one} \| 3 of 3, (\d+) \| 3 of 3, (\d+) \|", measured
-    )
+    rows = re.findall(rf"(?m)^\| (?:10|50) \| {one} \| 3 of 3, (\d+) \| 3 of 3, (\d+) \|", measured)
     assert len(rows) == 6
     after = [int(samples) for row in rows for samples in row]
     assert (min(after), max(after)) == (int(least), int(most))
