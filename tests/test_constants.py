@@ -33,6 +33,7 @@ METHOD = (
     f"within D / {outline.FEATURES_PER_NAT} nats of the best is scored exactly, too "
     f"({refining.MOST} more at most)",
     f"L is `n_factors` ({DEFAULT.n_factors})",
+    f"with fewer than {p_values.FEWEST_ROWS} calibration rows",
     f"raised to a floor ({DEFAULT.variance_floor} in standardised units)",
     f"at most `window` samples ({DEFAULT.window:,}), a class at most {windowed.MOST_HELD:,}",
     f"for every {windowed.SAMPLES_PER_COMPONENT} of its samples, at most "

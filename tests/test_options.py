@@ -113,6 +113,34 @@ def test_options_that_docstrings_and_messages_name_are_there() -> None:
     assert [row for row in found if unknown(row[1])] == []
 
 
+SCRIPT = re.compile(r"python -m ((?:tests|benchmarks)\.[\w.]*\w)([^|;&#\n]*)")
+STORM = re.compile(r"make soak ARGS=(.*)")
+"""The same by make, whose options are those of `tests.chaos.soak`."""
+
+
+def scripts(code: str) -> Iterator[tuple[str, list[str]]]:
+    """Every call of a script of this repository in a piece of code, with its options."""
+    calls = SCRIPT.findall(code) + [("tests.chaos.soak", rest) for rest in STORM.findall(code)]
+    yield from ((module, OPTION.findall(rest.replace("'", " "))) for module, rest in calls)
+
+
+def test_options_of_scripts_that_pages_name_are_there() -> None:
+    found = [
+        (page.name, module, option)
+        for page in PAGES
+        for code in code_of(page.read_text("utf-8"))
+        for module, options in scripts(code)
+        for option in options
+        if option != "--help"
+    ]
+    assert len(found) > 50
+    texts = {
+        module: (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")
+        for _, module, _ in found
+    }
+    assert [row for row in found if f'"{row[2]}"' not in texts[row[1]]] == []
+
+
 def test_an_option_by_itself_is_of_a_command_of_its_section() -> None:
     """On the page of commands, where a section is about the commands that it names."""
     count = 0
