@@ -11,7 +11,7 @@ from core.config import EngineConfig
 from core.density import conformity
 from core.density.factors import outline, refining
 from core.drift.sequential import cells, counts, dependence, detector, features, online, thinning
-from core.engine import candidates, class_discovery, clusters, recurrence, step
+from core.engine import candidates, class_discovery, clusters, inliers, recurrence, step
 from core.experts import features as waves
 from core.experts import neighbours, panel
 from core.learners.per_class import flush, relabelling, windowed
@@ -113,7 +113,8 @@ def test_numbers_that_pages_have_in_words_are_those_of_the_code() -> None:
     assert flush.LARGEST_SHARE == 1 / 20
     assert (relabelling.MEMORY, relabelling.RENAMED, relabelling.PRIOR_SAMPLES) == (20, 5, 2)
     assert (relabelling.STRAY, relabelling.LEAST_EXPECTED, relabelling.COMING) == (0.5, 2, 0.25)
-    assert (calibration.NEWEST, calibration.CURRENT, calibration.MOVED) == (4, 0.5, 0.5)
+    assert (calibration.NEWEST, calibration.CURRENT, calibration.MOVED) == (4, 0.5, 0.1)
+    assert (inliers.REFITTED, inliers.REFITTED_SHARE) == (128, 1 / 20)
     assert class_discovery.MOST_OF_STREAM == 0.3
     assert proposals.MOST_OPEN == 8
     assert (detector.SUSPICION, detector.LASTING, detector.OVER) == (2 / 3, 2, 7)

@@ -16,16 +16,16 @@ from core.config import EngineConfig
 from core.engine.state import EngineState
 from core.learners.learner import Learner, Scores
 from core.memory.retention import RetentionSets
-from core.outliers.calibration import DRAWN, Calibration, chosen
+from core.outliers.calibration import DRAWN, Calibration, Rescored, chosen
 from core.outliers.p_values import Typicality
 from core.outliers.scales import of_inliers
 
-REFITTED_SHARE = 0.2
+REFITTED_SHARE = 0.05
 """Part of the current sub-task's samples in a fit from which on it is asked how it has changed
-conformity scores: that of one class of several changes them little."""
+conformity scores: a smaller one changes them little."""
 
-REFITTED = 256
-"""Samples that are drawn to see how a fit of the same samples has changed conformity scores."""
+REFITTED = 128
+"""Samples that either model draws to see how a fit has changed conformity scores."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,16 @@ class Inliers:
         )
 
     def followed(self, before: EngineState, after: EngineState) -> EngineState:
-        """The state after a batch was learned, with rows that follow a window which was fitted."""
+        """The state after a batch was learned, with rows that follow a window which was fitted.
+
+        Where most samples have labels each class has a window of its own, and few samples are in
+        each: rows of later batches say what has changed.
+        """
         samples = after.stream.samples - after.sub_task.first_sample
         learned = after.model.samples_seen - before.model.samples_seen
         fitted = self._waiting(before) + learned - self._waiting(after)
-        if fitted < REFITTED_SHARE * samples:
+        labelled = sum(after.model.class_counts) - sum(after.past.retention.class_counts)
+        if fitted < REFITTED_SHARE * samples or 2 * labelled > samples:
             return after
         generator = torch.Generator()
         generator.set_state(before.model.random)
@@ -70,8 +75,7 @@ class Inliers:
     ) -> Calibration:
         """The calibration once the current sub-task's samples have been fitted anew.
 
-        Where most samples have labels each class has a window of its own, and rows stay right; of
-        images no fit has been seen that moves them.
+        Of images no fit has been seen that moves rows.
 
         Arguments:
             state: Before that.
@@ -79,18 +83,27 @@ class Inliers:
             generator: On the CPU.
         """
         calibration = after.model.calibration
-        samples = state.stream.samples - state.sub_task.first_sample
-        labelled = sum(state.model.class_counts) - sum(state.past.retention.class_counts)
-        if state.standardiser.identity or 2 * labelled > samples:
+        if state.standardiser.identity:
             return calibration
+        if self.learner.model(state.model.learner) is None or not calibration.current:
+            return calibration
+        by_before = self._rescored(self._drawn(state, generator), state, after)
+        by_now = self._rescored(self._drawn(after, generator), state, after)
+        if by_before.before.shape != by_before.now.shape:
+            return calibration
+        return calibration.refitted(by_before, by_now)
+
+    def _drawn(self, state: EngineState, generator: torch.Generator) -> Tensor:
+        """Samples of the model as it stands, in the sender's units, with shape (m, D)."""
         model = self.learner.model(state.model.learner)
-        if model is None or not calibration.current:
-            return calibration
+        assert model is not None
         chances = model.density.log_weights.exp().cpu()
         components = torch.multinomial(chances, REFITTED, replacement=True, generator=generator)
-        x = state.standardiser.invert(model.sample(components, generator))
-        then, now = (self._conformity_of(one, x) for one in (state, after))
-        return calibration.refitted(then, now) if then.shape == now.shape else calibration
+        return state.standardiser.invert(model.sample(components, generator))
+
+    def _rescored(self, x: Tensor, state: EngineState, after: EngineState) -> Rescored:
+        """Samples in the sender's units, and what both models say of them."""
+        return Rescored(self._conformity_of(state, x), self._conformity_of(after, x))
 
     def ended(self, state: EngineState, past: RetentionSets) -> Calibration:
         """The calibration at the end of a sub-task, given the samples that were drawn of it."""

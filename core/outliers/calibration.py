@@ -60,9 +60,9 @@ DRAWN_IN_ALL = 256
 DIFFERENT = 0.9
 """Part of the rows of continuous features, at least, that are different ones."""
 
-MOVED = 0.5
+MOVED = 0.1
 """Deviations by which some conformity score of drawn samples moves, on average, by a fit that rows
-have to follow."""
+have to follow: less is chance."""
 
 MOST_GROUPS = 64
 """Sub-tasks that are told apart; the oldest two become one where there are more."""
@@ -109,6 +109,39 @@ class SubTaskRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Rescored:
+    """Drawn samples whose conformity scores two models tell.
+
+    Arguments:
+        before: By the model of before, with shape (m, S), m at least 2.
+        now: The same samples' by the model of now.
+    """
+
+    before: Tensor
+    now: Tensor
+
+    @property
+    def spread(self) -> Tensor:
+        """Deviation of each conformity score before, with shape (S,); 0 where all are equal."""
+        before = self.before.float().cpu()
+        least = torch.finfo(before.dtype).eps * (1 + before.abs().amax(0))
+        spread = before.std(0)
+        return torch.where(spread > least, spread, 0.0)
+
+    @property
+    def moved(self) -> Tensor:
+        """How far each conformity score has moved on average, with shape (S,)."""
+        moved = self.now.float().cpu().mean(0) - self.before.float().cpu().mean(0)
+        return torch.where(self.spread > 0, moved, 0.0)
+
+    @property
+    def widened(self) -> Tensor:
+        """Factor by which each one's deviation has grown, with shape (S,); 1 where it had none."""
+        spread = self.spread
+        return torch.where(spread > 0, self.now.float().cpu().std(0) / spread, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Rows of all sub-tasks.
 
@@ -144,27 +177,27 @@ class Calibration:
         group = SubTaskRows(rows[-newest:].clone(), samples, seen, sub_task, rows[:0])
         return replace(self, current=(group,), n_scales=n_scales)
 
-    def refitted(self, before: Tensor, after: Tensor) -> Calibration:
+    def refitted(self, by_before: Rescored, by_now: Rescored) -> Calibration:
         """The current sub-task's samples have been fitted anew: other components look otherwise.
 
+        What a model draws fits it better than data do, and any other model worse. So samples that
+        the model of before drew lose by a fit, those that the model of now draws gain, and what has
+        become of data lies between them: half way, noise in the two models cancels.
+
         Arguments:
-            before: Conformity scores of samples that were drawn before that, by the model of then,
-                with shape (m, S), m at least 2.
-            after: The same samples' by the model of now.
+            by_before: Samples that the model of before drew.
+            by_now: Samples that the model of now draws.
         """
         if not all(_differ(group.rows) for group in self.current):
             return self  # samples of few values, which drawn ones are not like
-        before, after = before.float().cpu(), after.float().cpu()
-        least = torch.finfo(before.dtype).eps * (1 + before.abs().amax(0))
-        centre, spread = before.mean(0), before.std(0)
-        differ = spread > least
-        moved = (after.mean(0) - centre).abs()
-        if not bool((moved > MOVED * spread)[differ].any()):
+        moved = (by_before.moved + by_now.moved) / 2
+        if not bool((moved.abs() > MOVED * by_before.spread).any()):
             return self  # drawn samples say a little more than data would
-        wider = torch.where(differ, after.std(0) / spread, 1.0)
+        wider = (by_before.widened * by_now.widened).sqrt()
         current = (
-            replace(group, rows=(group.rows - centre) * wider + after.mean(0))
+            replace(group, rows=(group.rows - centre) * wider + centre + moved)
             for group in self.current
+            for centre in (group.rows.mean(0),)
         )
         return replace(self, current=tuple(current))
 

@@ -225,3 +225,28 @@ def test_a_pause_leaves_p_values_of_images_as_they_are() -> None:
     assert events
     assert len(state.model.calibration.current) == 1
     assert settled.model.calibration is state.model.calibration
+
+
+@pytest.mark.parametrize("preset", ["flat", "mfa"])
+def test_while_windows_are_fitted_the_rate_is_kept(preset: str) -> None:
+    """Samples that a model draws fit that model too well: by those of one alone, few are strange.
+
+    Each moment is one at which rows of before a fit have to do, as the model stands or paused.
+    """
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(8, 32, generator=generator)
+    spread = 0.3 * torch.randn(8, 3, 32, generator=generator)
+    kinds = torch.randint(8, (5500,), generator=generator)
+    latent = torch.randn(5500, 3, generator=generator)
+    x = centres[kinds] + torch.einsum("nr,nrd->nd", latent, spread[kinds])
+    x += torch.randn(x.shape, generator=generator)
+    engine = Engine(EngineConfig(preset=preset, detector="none"))
+    state, shares = engine.start(), []
+    for batch in x[:4000].split(100):
+        state, _ = engine.step(state, Batch(batch))
+        if state.stream.samples >= 800 and not state.stream.samples % 400:
+            for one in (state, engine.settle(state)[0]):
+                p_values = engine.snapshot(one).outliers(x[4000:]).p_values
+                assert p_values is not None
+                shares.append(float((p_values <= 0.05).double().mean()))
+    assert 0.02 < min(shares) < max(shares) < 0.1, shares
