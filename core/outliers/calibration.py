@@ -112,6 +112,8 @@ class SubTaskRows:
 class Rescored:
     """Drawn samples whose conformity scores two models tell.
 
+    By medians and the middle two thirds, because a model that has learned outliers draws some.
+
     Arguments:
         before: By the model of before, with shape (m, S), m at least 2.
         now: The same samples' by the model of now.
@@ -122,23 +124,23 @@ class Rescored:
 
     @property
     def spread(self) -> Tensor:
-        """Deviation of each conformity score before, with shape (S,); 0 where all are equal."""
+        """Deviation of each conformity score before, with shape (S,); 0 where nearly all agree."""
         before = self.before.float().cpu()
+        spread = _half_width(before)
         least = torch.finfo(before.dtype).eps * (1 + before.abs().amax(0))
-        spread = before.std(0)
         return torch.where(spread > least, spread, 0.0)
 
     @property
     def moved(self) -> Tensor:
-        """How far each conformity score has moved on average, with shape (S,)."""
-        moved = self.now.float().cpu().mean(0) - self.before.float().cpu().mean(0)
+        """How far each conformity score has moved, with shape (S,); 0 where it had no spread."""
+        moved = self.now.float().cpu().quantile(0.5, 0) - self.before.float().cpu().quantile(0.5, 0)
         return torch.where(self.spread > 0, moved, 0.0)
 
     @property
     def widened(self) -> Tensor:
-        """Factor by which each one's deviation has grown, with shape (S,); 1 where it had none."""
+        """Factor by which each one's spread has grown, with shape (S,); 1 where it had none."""
         spread = self.spread
-        return torch.where(spread > 0, self.now.float().cpu().std(0) / spread, 1.0)
+        return torch.where(spread > 0, _half_width(self.now.float().cpu()) / spread, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +269,12 @@ def chosen(n: int) -> Tensor:
 def _differ(rows: Tensor) -> bool:
     """Whether nearly all rows are different."""
     return len(torch.unique(rows, dim=0)) >= DIFFERENT * len(rows)
+
+
+def _half_width(rows: Tensor) -> Tensor:
+    """Half of the distance between quantiles that lie a normal distribution's deviation out."""
+    low, high = rows.quantile(torch.tensor([0.1587, 0.8413]), 0)
+    return (high - low) / 2
 
 
 def _spread(n: int, most: int) -> Tensor:
