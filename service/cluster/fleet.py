@@ -97,9 +97,14 @@ class Fleet:
     def move(self, bucket: int, node: str) -> float:
         """Let a bucket be led on another node; seconds for which nobody led it.
 
+        It has as many hosts as before. One that stands by there takes over; else one is begun.
+
         Arguments:
             bucket: Of which.
             node: Id of a node, or how it begins, or its address.
+
+        Returns:
+            0 where it is led there already.
 
         Raises:
             InvalidSettings: There is no such node or bucket, or the new host does not get ready.
@@ -108,9 +113,18 @@ class Fleet:
             raise InvalidSettings(
                 f"There is no bucket {bucket}; expected 0 to {self._buckets - 1}."
             )
+        to = _node(node)
         rows = [row for row in self.status() if row.bucket == bucket]
-        leads = [row.name for row in rows if row.phase == "leading"] or [row.name for row in rows]
-        return self._replace(leads, bucket, _node(node))
+        if any(row.node == to and row.phase == "leading" for row in rows):
+            return 0.0
+        ready = [row.name for row in rows if row.node == to and row.phase in READY]
+        name = ready[0] if ready else self._begin_ready(bucket, to)
+        # Any host that stands by may take the lease: the one that is to have it is left alone.
+        rest = sorted((row for row in rows if row.name != name), key=_leads)
+        seconds = self._end_in_favour_of(name, [row.name for row in rest])
+        for row in rest[: len(rows) - 1]:
+            self._begin(self._next(bucket), _on(row.node) if row.node else "SPREAD")
+        return seconds
 
     def drain(self, node: str) -> list[str]:
         """Let no host be on a node; the names of those that were.
@@ -122,21 +136,24 @@ class Fleet:
             InvalidSettings: There is no such node, or no other.
         """
         gone = _node(node)
-        others = sorted(id for id in _alive() if id != gone)
+        others = [id for id in _with_processors() if id != gone]
         if not others:
             raise InvalidSettings("There is no other node. Add one, then drain this one.")
-        moved = [row for row in self.status() if row.node == gone]
+        rows = self.status()
+        moved = [row for row in rows if row.node == gone]
+        places = [(row.bucket, row.node) for row in rows if row.node != gone]
         for row in moved:
-            self._replace([row.name], row.bucket, others[row.bucket % len(others)])
+            # Two hosts of a bucket on one node would die together.
+            to = min(others, key=lambda id: _crowd(places, row.bucket, id))
+            places.append((row.bucket, to))
+            name = self._begin_ready(row.bucket, to)
+            self._end_in_favour_of(name, [row.name])
         return [row.name for row in moved]
 
     def down(self) -> list[str]:
         """End all hosts in order; their names. Those that do not answer are killed."""
         names = self.names()
-        for name in names:
-            self._ask(name, "stop")
-        for name in names:
-            self._end(name)
+        self._end(names)
         return names
 
     # Within -----------------------------------------------------------------------------
@@ -163,17 +180,26 @@ class Fleet:
             scheduling_strategy=where,
         ).remote(own)
 
-    def _replace(self, names: Sequence[str], bucket: int, node: str) -> float:
-        """Begin a host elsewhere; when it stands by, end others."""
+    def _begin_ready(self, bucket: int, node: str) -> str:
+        """Begin a host on a node; its name, once it could lead."""
         name = self._next(bucket)
-        self._begin(name, NodeAffinitySchedulingStrategy(node, soft=True))
+        self._begin(name, _on(node))
         self._until(name, READY, READY_S)
+        return name
+
+    def _end_in_favour_of(self, name: str, rest: Sequence[str]) -> float:
+        """End hosts of the bucket of one that is ready, one by one; seconds until it is led again.
+
+        Arguments:
+            name: Of the one that is ready. It leads then, unless others of its bucket stand by.
+            rest: Hosts to end, in this order.
+        """
         began = time.monotonic()
-        for one in names:
-            self._ask(one, "stop")
-        for one in names:
-            self._end(one)
-        self._until(name, ("leading",) if len(self._of(bucket)) == 1 else READY, READY_S)
+        for one in rest:
+            began = time.monotonic()
+            self._end([one])
+        alone = len(self._of(_bucket(name))) == 1
+        self._until(name, ("leading",) if alone else READY, READY_S)
         return time.monotonic() - began
 
     def _until(self, name: str, phases: Sequence[str], timeout_s: float) -> None:
@@ -189,15 +215,19 @@ class Fleet:
                 )
             time.sleep(LOOK_S)
 
-    def _end(self, name: str) -> None:
+    def _end(self, names: Sequence[str]) -> None:
+        """End hosts in order, all at the same time; kill those that take too long."""
+        for name in names:
+            self._ask(name, "stop")
         deadline = time.monotonic() + STOP_S
-        while time.monotonic() < deadline:
-            status = self._ask(name, "status")
-            if status is None or status["phase"] in ("ended", "refused"):
-                break
-            time.sleep(LOOK_S)
-        if (actor := self._actor(name)) is not None:
-            ray.kill(actor, no_restart=True)
+        for name in names:
+            while time.monotonic() < deadline:
+                status = self._ask(name, "status")
+                if status is None or status["phase"] in ("ended", "refused"):
+                    break
+                time.sleep(LOOK_S)
+            if (actor := self._actor(name)) is not None:
+                ray.kill(actor, no_restart=True)
 
     def _actor(self, name: str) -> Any:
         try:
@@ -228,19 +258,45 @@ def _bucket(name: str) -> int:
     return int(name[1:4])
 
 
+def _leads(row: HostRow) -> bool:
+    return row.phase == "leading"
+
+
+def _on(node: str) -> Any:
+    """To be begun on that node, or elsewhere where it is gone."""
+    return NodeAffinitySchedulingStrategy(node, soft=True)
+
+
+def _crowd(places: Sequence[tuple[int, str]], bucket: int, node: str) -> tuple[int, int, str]:
+    """How little a node suits a host of a bucket: hosts of that bucket there, then all hosts."""
+    there = [one for one, id in places if id == node]
+    return there.count(bucket), len(there), node
+
+
+def _nodes() -> list[Any]:
+    """Those that live, as Ray tells of them."""
+    ask: Any = ray.nodes  # which has no types
+    return [node for node in ask() if node["Alive"]]
+
+
 def _alive() -> dict[str, str]:
     """Id to address of the nodes that live."""
-    ask: Any = ray.nodes  # which has no types
-    nodes = ask()
-    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in _nodes()}
+
+
+def _with_processors() -> list[str]:
+    """Ids of the nodes that live and may have hosts: a head may be told to have none."""
+    return sorted(node["NodeID"] for node in _nodes() if node["Resources"].get("CPU"))
 
 
 def _node(wanted: str) -> str:
-    found = [id for id, address in _alive().items() if id.startswith(wanted) or address == wanted]
+    alive = _alive()
+    found = [id for id, address in alive.items() if id.startswith(wanted) or address == wanted]
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(f"{id[:8]} ({address})" for id, address in sorted(_alive().items()))
+    listed = ", ".join(f"{id[:8]} ({address})" for id, address in sorted(alive.items()))
+    how_many = f"{len(found)} nodes are" if found else "No node is"
     raise InvalidSettings(
-        f"{len(found)} nodes are called {wanted!r}; expected the address of one, or how its id "
-        f"begins. There are {listed}."
+        f"{how_many} called {wanted!r}; expected the address of one, or how its id begins. Name "
+        f"one of {listed}."
     )

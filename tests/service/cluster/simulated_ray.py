@@ -1,0 +1,130 @@
+"""Ray as far as `service.cluster.fleet` asks it: actors with names, on nodes, in this process.
+
+A host here has the lease of its bucket or waits for it, and imports nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Affinity:
+    """Where an actor is to be."""
+
+    node: str
+    soft: bool
+
+
+@dataclass
+class Actor:
+    """A host."""
+
+    ray: SimulatedRay
+    name: str
+    namespace: str
+    node: str
+    ended: bool = False
+    status: Any = None
+    stop: Any = None
+
+    def __post_init__(self) -> None:
+        self.status = SimpleNamespace(remote=lambda: self._status)
+        self.stop = SimpleNamespace(remote=lambda: self._stop)
+
+    def _status(self) -> dict[str, object]:
+        phase = "ended" if self.ended else self.ray.phase(self)
+        return {"phase": phase, "error": None, "pid": 1, "node": self.node}
+
+    def _stop(self) -> None:
+        self.ended = True
+        self.ray.told.append(f"{self.name} ends")
+
+
+@dataclass
+class SimulatedRay:
+    """Nodes and what runs on them. Of those that stand by, the one begun first takes over.
+
+    Arguments:
+        processors: Node to how many it has.
+    """
+
+    processors: dict[str, int]
+    actors: list[Actor] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def phase(self, actor: Actor) -> str:
+        bucket = actor.name.partition(".")[0]
+        able = [one for one in self.actors if one.name.startswith(bucket) and not one.ended]
+        return "leading" if able[0] is actor else "standing by"
+
+    def places(self) -> dict[str, str]:
+        """Node and phase of each host."""
+        return {one.name: f"{one.node} {self.phase(one)}" for one in self.actors}
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let it be what `import ray` finds."""
+        ray, util, strategies = (
+            ModuleType(name) for name in ("ray", "ray.util", "ray.util.scheduling_strategies")
+        )
+        errors = SimpleNamespace(RayError=RuntimeError, GetTimeoutError=TimeoutError)
+        ray.__dict__.update(
+            util=util,
+            exceptions=errors,
+            nodes=self._nodes,
+            remote=lambda _: SimpleNamespace(options=self._options),
+            get=lambda ask, timeout: ask(),
+            get_actor=self._get_actor,
+            kill=self._kill,
+        )
+        util.__dict__["list_named_actors"] = lambda all_namespaces: [
+            {"name": one.name, "namespace": one.namespace} for one in self.actors
+        ]
+        strategies.__dict__["NodeAffinitySchedulingStrategy"] = Affinity
+        for module in (ray, util, strategies):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        # They import this one, and are imported anew after it.
+        for name in ("service.cluster.fleet", "service.cluster.local"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+            del sys.modules[name]
+
+    def _nodes(self) -> list[dict[str, object]]:
+        return [
+            {
+                "NodeID": node,
+                "NodeManagerAddress": f"10.0.0.{number}",
+                "Alive": True,
+                "Resources": {"CPU": float(count)} if count else {},
+            }
+            for number, (node, count) in enumerate(self.processors.items(), 1)
+        ]
+
+    def _options(self, *, name: str, namespace: str, scheduling_strategy: Any, **_: Any) -> Any:
+        able = [node for node, count in self.processors.items() if count]
+        spread = able[len(self.actors) % len(able)]
+        strategy = scheduling_strategy
+        node = strategy.node if isinstance(strategy, Affinity) else spread
+
+        def begin(environment: dict[str, str]) -> Actor:
+            actor = Actor(self, name, namespace, node)
+            self.actors.append(actor)
+            self.told.append(f"{name} begins on {node}")
+            return actor
+
+        begin_it: Callable[[dict[str, str]], Actor] = begin
+        return SimpleNamespace(remote=begin_it)
+
+    def _get_actor(self, name: str, namespace: str) -> Actor:
+        for one in self.actors:
+            if (one.name, one.namespace) == (name, namespace):
+                return one
+        raise ValueError(name)
+
+    def _kill(self, actor: Actor, no_restart: bool) -> None:
+        self.actors.remove(actor)
