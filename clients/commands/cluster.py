@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -39,8 +39,10 @@ class Action(StrEnum):
     DOWN = "down"
 
 
-TAKES: dict[Action, int] = {Action.DRAIN: 1, Action.MOVE: 2}
-"""How many arguments an action takes; models takes any number, others none."""
+TAKES: dict[Action, tuple[str, ...]] = {Action.DRAIN: ("NODE",), Action.MOVE: ("BUCKET", "NODE")}
+"""What arguments an action takes; models takes any number, others none."""
+
+AS_JSON = (Action.STATUS, Action.MODELS)
 
 
 def cluster_command(
@@ -78,16 +80,24 @@ def cluster_command(
     Settings are those of GMR_* variables. Models are divided into buckets, each a service
     GMR_MODEL-bNNN with hosts of its own, by their names alone. Begun by up are the hosts that are
     missing; status says of every host where it is and what it does (exit status 1: a bucket has
-    none that leads); models says which service a model belongs to, and `gmr api --cluster true`
-    answers for all of them; drain lets no host be on a node; move lets a bucket be led on another
-    node, without a batch refused; down ends all in order.
+    none that leads); models says which service a model belongs to, without names of all there are,
+    and `gmr api --cluster true` answers for all of them; drain lets no host be on a node; move lets
+    a bucket be led on another node, without a batch refused; down ends all in order.
     """
     given = arguments or []
-    if action is not Action.MODELS and len(given) != TAKES.get(action, 0):
-        raise InputError(
-            f"gmr cluster {action} takes {TAKES.get(action, 0)} arguments and was given "
-            f"{len(given)}. See gmr cluster --help."
-        )
+    _check_arguments(action, given)
+    options = {
+        "--buckets": buckets is not None,
+        "--standby": standby > 0,
+        "--local": local is not None,
+        "--accept-gcs-in-memory": accept_gcs_in_memory,
+    }
+    if action is not Action.UP:
+        _refuse(options, f"`gmr cluster up`, not of {action}")
+    if action not in AS_JSON:
+        _refuse({"--json": as_json}, f"`gmr cluster status` and `models`, not of {action}")
+    if local is not None:
+        _refuse({"--address": address is not None}, "a Ray that runs, and --local makes its own")
     with naming_the_extra("gmr cluster", "cluster"):
         match action:
             case Action.UP:
@@ -95,29 +105,54 @@ def cluster_command(
             case Action.STATUS:
                 _status(address, as_json)
             case Action.MODELS:
-                _models(given)
+                _models(given, as_json)
             case Action.DRAIN:
                 with _fleet(address) as (fleet, _):
+                    _note(f"Beginning hosts elsewhere, one by one, then ending those on {given[0]}")
                     moved = fleet.drain(given[0])
                 typer.echo(f"{len(moved)} hosts are elsewhere now: {', '.join(moved) or 'none'}")
             case Action.MOVE:
                 if not given[0].isdigit():
                     raise InputError(f"The bucket is {given[0]!r}; expected its number.")
                 with _fleet(address) as (fleet, _):
+                    _note(f"Waiting for a host of bucket {given[0]} on {given[1]} to be ready")
                     seconds = fleet.move(int(given[0]), given[1])
                 typer.echo(f"Bucket {given[0]} is led on {given[1]}; {seconds:.1f} s without.")
             case Action.DOWN:
                 with _fleet(address) as (fleet, _):
+                    _note("Ending hosts in order, which takes two minutes at most")
                     ended = fleet.down()
                 typer.echo(f"{len(ended)} hosts ended.")
+
+
+def _check_arguments(action: Action, given: list[str]) -> None:
+    takes = TAKES.get(action, ())
+    if action is not Action.MODELS and len(given) != len(takes):
+        raise InputError(
+            f"gmr cluster {action} was given {len(given)} arguments ({' '.join(given) or 'none'}); "
+            f"expected {' '.join(takes) or 'none'}. See gmr cluster --help."
+        )
+
+
+def _refuse(options: dict[str, bool], of: str) -> None:
+    for option, given in options.items():
+        if given:
+            raise InputError(f"{option} is of {of}. Leave it out.")
+
+
+def _note(what: str) -> None:
+    """Say what takes a while, where it is not in the way of an answer."""
+    typer.echo(f"{what} ...", err=True)
 
 
 def _up(
     address: str | None, buckets: int | None, standby: int, local: int | None, accept_gcs: bool
 ) -> None:
     from service.cluster.fleet import Fleet
-    from service.cluster.local import answering, attach, local_cluster
+    from service.cluster.local import asked_to_end, attach, local_cluster, tend
     from service.cluster.plan import check
+    from service.logs import configure_logs
+    from service.supervisor.run import free_port
 
     def begin(settings: Settings) -> Any:
         n_buckets = _agreed(settings, buckets)
@@ -132,17 +167,32 @@ def _up(
         attach(address, settings.model)
         begin(settings)
         return
-    with local_cluster(settings, local) as made:
-        fleet = begin(made.settings)
-        typer.echo(f"Ray: --address {made.address}")
-        typer.echo(f"Redis: GMR_REDIS_URL={made.settings.redis_address()}")
-        typer.echo(f"Checkpoints: GMR_CHECKPOINTS={made.settings.checkpoints}")
+    settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
+    _note(f"Beginning {local} nodes of Ray on this machine, which takes some seconds for each")
+    with local_cluster(settings, local) as made, asked_to_end() as asked:
         own = made.settings
+        configure_logs(own, "cluster")
+        fleet = begin(own)
+        typer.echo("Hosts import for some seconds, then lead: gmr cluster status")
+        typer.echo(f"In another terminal, first: export {_variables(settings, made)}")
         typer.echo(f"API: {own.url(own.port)}/models/NAME, for all models")
         typer.echo("Ctrl-C ends all of it.")
-        with suppress(KeyboardInterrupt), answering(own):
-            threading.Event().wait()
-        fleet.down()
+        try:
+            tend(made, asked)
+        finally:
+            _note("Ending hosts in order")
+            fleet.down()
+
+
+def _variables(given: Settings, made: Any) -> str:
+    """By what other commands find a cluster on this machine: what was not given to it."""
+    names = {"RAY_ADDRESS": made.address}
+    if made.redis is not None:
+        names["GMR_REDIS_URL"] = made.redis.url
+    if made.settings.checkpoints != given.checkpoints:
+        names["GMR_CHECKPOINTS"] = made.settings.checkpoints
+    names["GMR_MODEL"] = given.model
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in names.items())
 
 
 def _status(address: str | None, as_json: bool) -> None:
@@ -161,14 +211,31 @@ def _status(address: str | None, as_json: bool) -> None:
     raise typer.Exit(0 if len(led) == n_buckets else 1)
 
 
-def _models(names: list[str]) -> None:
+def _models(names: list[str], as_json: bool) -> None:
+    from service.broker.keys import Keys
+    from service.broker.registry import NAME, read_register
     from service.cluster.buckets import bucket_of, service_of
 
     settings = Settings.load()
     n_buckets = _begun(settings)
-    for name in names:
-        bucket = bucket_of(name, n_buckets)
-        typer.echo(f"{name}: bucket {bucket}, service {service_of(settings.model, bucket)}")
+    if bad := [name for name in names if not NAME.fullmatch(name)]:
+        raise InputError(
+            f"{bad[0]!r} cannot be the name of a model; expected 1 to 64 letters, digits, dots, "
+            f"underscores and hyphens, the first a letter or digit. Correct the name."
+        )
+    if not names:
+        with _redis(settings) as client:
+            services = (service_of(settings.model, bucket) for bucket in range(n_buckets))
+            names = sorted(name for one in services for name in read_register(client, Keys(one)))
+    found = [(name, bucket_of(name, n_buckets)) for name in names]
+    rows = [(name, bucket, service_of(settings.model, bucket)) for name, bucket in found]
+    if as_json:
+        print_json([{"name": name, "bucket": at, "service": of} for name, at, of in rows])
+        return
+    for name, bucket, service in rows:
+        typer.echo(f"{name}: bucket {bucket}, service {service}")
+    if not rows:
+        typer.echo("The cluster has no named models yet. PUT /models/NAME makes one.", err=True)
 
 
 def _agreed(settings: Settings, buckets: int | None) -> int:
@@ -194,7 +261,14 @@ def _begun(settings: Settings) -> int:
 
 @contextmanager
 def _redis(settings: Settings) -> Iterator[Any]:
-    from service.broker.connection import connect, identity_of
+    from service.broker.connection import (
+        connect,
+        identity_of,
+        is_refusal,
+        is_transient,
+        refused,
+        unavailable,
+    )
 
     address = settings.redis_address()
     if address is None:
@@ -202,8 +276,15 @@ def _redis(settings: Settings) -> Iterator[Any]:
             "No Redis is named; expected that of the cluster. Set GMR_REDIS_URL, which "
             "`gmr cluster up --local` prints."
         )
-    with connect(address, identity=identity_of(settings)) as client:
-        yield client
+    try:
+        with connect(address, identity=identity_of(settings)) as client:
+            yield client
+    except Exception as error:
+        if is_refusal(error):
+            raise refused(error) from error
+        if is_transient(error):
+            raise unavailable(error) from error
+        raise
 
 
 @contextmanager

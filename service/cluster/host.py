@@ -4,6 +4,7 @@ Rules of this module:
 
 1. The constructor does nothing that can fail: Ray gives up an actor whose constructor has failed.
 2. All hosts of a bucket are alike. The one that has the lease leads, the others stand by.
+   One whose node of Ray has died ends: else it would lead on, and nobody could ask or move it.
 3. What cannot be helped by starting again is told; by everything else the process ends, and Ray
    starts it anew.
 """
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from service.trainer.host import Life
+
+LOOK_S: Final = 1.0
 
 
 class Host:
@@ -32,6 +36,8 @@ class Host:
         self._stopping = False
         self._error: str | None = None
         threading.Thread(target=self._lead, name="gmr-host", daemon=True).start()
+        node = (os.getppid(),)
+        threading.Thread(target=_end_with, args=node, name="gmr-node", daemon=True).start()
 
     def status(self) -> dict[str, object]:
         """What it does: phase (starting, standing by, leading, refused, ended), error, place."""
@@ -70,3 +76,13 @@ class Host:
             self._error = life.error
         elif status:
             os._exit(status)
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which is a node of Ray.
+
+    Ray looks after that, too, but takes one that nobody has waited for to be alive.
+    """
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)

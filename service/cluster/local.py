@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,11 +18,14 @@ from typing import Any, Final
 import ray
 from pydantic import SecretStr
 
+from core.errors import InvalidSettings
 from service.broker.lease import DirectoryLock
 from service.cluster.fleet import namespace_of
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
-from service.supervisor.kinship import die_with_parent
+from service.supervisor.part import Deaths, Part, describe, keeps_dying
+
+logger = logging.getLogger(__name__)
 
 HEALTH_CHECK: Final = {
     "RAY_health_check_period_ms": "1000",
@@ -34,6 +37,11 @@ HEALTH_CHECK: Final = {
 FIRST: Final = 2
 """Ray takes 127.0.0.1 for the machine's other address, and then waits for itself for ever."""
 
+LOOK_S: Final = 0.2
+REACH_S: Final = 5.0
+API_STOP_S: Final = 30.0
+"""Longest wait for the API to end; requests that are under way are answered within."""
+
 
 @dataclass(frozen=True)
 class Local:
@@ -43,11 +51,13 @@ class Local:
         settings: With the addresses of its Redis and its store.
         nodes: Of Ray.
         address: Of Ray.
+        redis: Its own; None where one was named.
     """
 
     settings: Settings
     nodes: Any  # ray.cluster_utils.Cluster, which has no types
     address: str
+    redis: EmbeddedRedis | None = None
 
 
 @contextmanager
@@ -64,6 +74,7 @@ def local_cluster(settings: Settings, nodes: int) -> Iterator[Local]:
     data_dir = settings.data_dir.absolute()
     with ExitStack() as stack:
         changes: dict[str, object] = {"data_dir": data_dir}
+        server = None
         if settings.redis_address() is None:
             lock = stack.enter_context(DirectoryLock(data_dir, "service"))
             binary = find_binary(settings.redis_binary)
@@ -83,28 +94,55 @@ def local_cluster(settings: Settings, nodes: int) -> Iterator[Local]:
         own = settings.model_copy(update=changes)
         attach(cluster.address, own.model, places[0])
         stack.callback(ray.shutdown)
-        yield Local(own, cluster, cluster.address)
+        yield Local(own, cluster, cluster.address, server)
 
 
 @contextmanager
-def answering(settings: Settings) -> Iterator[None]:
-    """An API process that answers for all models of a cluster, as long as this lasts.
+def asked_to_end() -> Iterator[threading.Event]:
+    """What Ctrl-C and SIGTERM set, as long as this lasts. From the main thread.
+
+    Ray has handlers of its own, by which the process would end at once, and whoever begins it in
+    the background may have Ctrl-C ignored.
+    """
+    asked = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: asked.set()) for number in numbers]
+    try:
+        yield asked
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def tend(made: Local, asked: threading.Event) -> None:
+    """Have an API process answer for all models; begin it and the embedded Redis again if they end.
 
     Arguments:
-        settings: Of the cluster. From the main thread: the life of the process is tied to that.
+        made: The cluster.
+        asked: Set when this is to return. The life of the API is tied to the thread of this call.
+
+    Raises:
+        InvalidSettings: The API cannot work with the settings.
+        PartFailed: Either keeps dying.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "service.api"],
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **settings.environment(), "GMR_CLUSTER": "true"},
-        process_group=0,  # Ctrl-C in a terminal reaches a whole group; the order is ours to keep
-        preexec_fn=die_with_parent(signal.SIGTERM),
-    )
+    settings = made.settings
+    environment = {**os.environ, **settings.environment(), "GMR_CLUSTER": "true"}
+    api = Part("API", "service.api", environment, Deaths(settings.deaths_per_minute))
+    deaths = Deaths(settings.deaths_per_minute)
     try:
-        yield
+        api.start()
+        while not asked.wait(LOOK_S):
+            if made.redis is not None and (status := made.redis.poll()) is not None:
+                pause = deaths.count()
+                if pause is None:
+                    raise keeps_dying("embedded Redis")
+                logger.error("the embedded Redis died (%s); starting it again", describe(status))
+                if asked.wait(pause):
+                    return
+                made.redis.start(asked.is_set)
+            api.watch()
     finally:
-        process.terminate()
-        process.wait()
+        api.stop(API_STOP_S)
 
 
 def attach(address: str | None, model: str, place: str | None = None) -> None:
@@ -114,12 +152,44 @@ def attach(address: str | None, model: str, place: str | None = None) -> None:
         address: Of the head; None: what Ray finds by itself (RAY_ADDRESS, or this machine's).
         model: The `GMR_MODEL` of the cluster.
         place: Of this process, where it is not what Ray would take.
+
+    Raises:
+        InvalidSettings: There is no Ray.
     """
+    address = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if address != "auto":
+        _reach(address)
     more: dict[str, Any] = {} if place is None else {"_node_ip_address": place}
-    ray.init(
-        address=address or "auto",
-        namespace=namespace_of(model),
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        **more,
+    try:
+        ray.init(
+            address=address,
+            namespace=namespace_of(model),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **more,
+        )
+    except ConnectionError as error:
+        raise _no_ray(address, error) from error
+
+
+def _reach(address: str) -> None:
+    """Return when somebody listens there: Ray itself would try for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidSettings(
+            f"The address of Ray is {address!r}; expected HOST:PORT of its head. Correct --address "
+            f"or RAY_ADDRESS."
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise _no_ray(address, error) from error
+
+
+def _no_ray(address: str, error: Exception) -> InvalidSettings:
+    where = "on this machine" if address == "auto" else f"at {address}"
+    return InvalidSettings(
+        f"No Ray answers {where} ({error}). Expected the head of a cluster. Start it by `ray start "
+        f"--head`, or name another by --address or RAY_ADDRESS; `gmr cluster up --local 3` tries a "
+        f"cluster on this machine."
     )

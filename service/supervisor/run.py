@@ -113,7 +113,7 @@ class Supervisor:
         check_extras(settings)
         settings.check_exposure()
         self._lock = DirectoryLock(settings.data_dir, "service")
-        self._port = _free_port(settings.host, settings.port)
+        self._port = free_port(settings.host, settings.port)
         address = settings.redis_address()
         if address is None:
             binary = find_binary(settings.redis_binary)
@@ -306,7 +306,7 @@ def serve(settings: Settings) -> int:
     return Supervisor(settings, lambda line: print(line, flush=True)).run()
 
 
-def _free_port(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
     """The port to listen on, tried out.
 
     Raises:

@@ -77,6 +77,7 @@ class SimulatedRay:
         ray.__dict__.update(
             util=util,
             exceptions=errors,
+            init=self._init,
             nodes=self._nodes,
             remote=lambda _: SimpleNamespace(options=self._options),
             get=lambda ask, timeout: ask(),
@@ -93,6 +94,9 @@ class SimulatedRay:
         for name in ("service.cluster.fleet", "service.cluster.local"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
             del sys.modules[name]
+
+    def _init(self, **_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance.")
 
     def _nodes(self) -> list[dict[str, object]]:
         return [

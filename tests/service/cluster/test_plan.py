@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 
 import pytest
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 from clients.commands.cli import app
 from core.errors import InvalidSettings
 from service.broker.connection import connect
+from service.broker.keys import Keys
+from service.broker.registry import NamedModel
 from service.cluster.buckets import bucket_of, service_of
 from service.cluster.plan import agree, begun, check
 from service.settings import Settings
@@ -78,3 +81,48 @@ def test_to_ask_after_a_cluster_that_was_never_begun_begins_none(
         assert begun(client, model) == 4
     found = CliRunner().invoke(app, ["cluster", "models", "pump-7"])
     assert found.output == f"pump-7: bucket 3, service {model}-b003\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["drain"], "was given 0 arguments (none); expected NODE"),
+        (["move", "1"], "was given 1 arguments (1); expected BUCKET NODE"),
+        (["status", "--standby", "1"], "--standby is of `gmr cluster up`, not of status"),
+        (["down", "--buckets", "3"], "--buckets is of `gmr cluster up`, not of down"),
+        (["up", "--json"], "--json is of `gmr cluster status` and `models`, not of up"),
+        (["up", "--local", "1", "--address", "a:1"], "--address is of a Ray that runs"),
+    ],
+)
+def test_what_an_action_does_not_take_is_refused(arguments: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["cluster", *arguments])
+    assert (result.exit_code, told in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_a_redis_that_is_not_there_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GMR_REDIS_URL", "redis://127.0.0.1:1")
+    result = CliRunner().invoke(app, ["cluster", "models", "pump-7"])
+    assert (result.exit_code, "Redis cannot be reached" in result.output) == (1, True)
+
+
+def test_without_names_all_models_are_told_with_their_buckets(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = uuid.uuid4().hex
+    monkeypatch.setenv("GMR_REDIS_URL", redis_server.url)
+    monkeypatch.setenv("GMR_MODEL", model)
+    names = ["pump-1", "pump-2", "pump-9"]
+    with connect(redis_server.url) as client:
+        agree(client, model, 4, 8)
+        assert CliRunner().invoke(app, ["cluster", "models"]).exit_code == 0
+        for name in names:
+            made = NamedModel(name)
+            client.hset(Keys(service_of(model, bucket_of(name, 4))).models, name, made.to_json())
+    found = CliRunner().invoke(app, ["cluster", "models"])
+    assert found.output == CliRunner().invoke(app, ["cluster", "models", *names]).output
+    rows = json.loads(CliRunner().invoke(app, ["cluster", "models", "--json"]).output)
+    assert [row["name"] for row in rows] == names
+    assert rows[0] == {"name": "pump-1", "bucket": 1, "service": f"{model}-b001"}
+    assert CliRunner().invoke(app, ["cluster", "models", "a b"]).exit_code == 2

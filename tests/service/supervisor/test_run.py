@@ -17,7 +17,7 @@ from service.broker.lease import DirectoryLock
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
 from service.supervisor.part import Deaths
-from service.supervisor.run import Supervisor, _free_port
+from service.supervisor.run import Supervisor, free_port
 from tests.service.conftest import BINARY
 from tests.service.forked_service import forked_service
 from tests.service.running import learned_directly, snapshot_bytes, sub_tasks, wait_until
@@ -174,7 +174,7 @@ def test_settings_that_the_trainer_cannot_work_with_end_the_service(tmp_path: Pa
 def test_a_redis_of_ones_own_is_used_and_its_password_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = _free_port("127.0.0.1", 0)
+    port = free_port("127.0.0.1", 0)
     arguments = ["--port", str(port), "--bind", "127.0.0.1", "--requirepass", "s3cret"]
     arguments += ["--appendonly", "yes", "--appendfsync", "always"]
     arguments += ["--save", "", "--dir", str(tmp_path), "--logfile", str(tmp_path / "log")]

@@ -1,0 +1,123 @@
+"""Tests for service.cluster.local: what it does beside Ray, which is simulated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from core.errors import InvalidSettings
+from service.broker.connection import connect
+from service.cluster.plan import agree
+from tests.service.api.stack import make_settings, redis_server, wait_until
+from tests.service.cluster.simulated_ray import SimulatedRay
+
+
+@pytest.fixture(autouse=True)
+def ray(monkeypatch: pytest.MonkeyPatch) -> SimulatedRay:
+    made = SimulatedRay({"a": 1})
+    made.install(monkeypatch)
+    return made
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_ray_that_is_not_there_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    from service.cluster.local import attach
+
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("RAY_ADDRESS", address if by_variable else "ray.example:1")
+    with pytest.raises(InvalidSettings, match=f"No Ray answers at {address}.*ray start --head"):
+        attach(None if by_variable else address, "plant")
+
+
+@pytest.mark.parametrize("address", ["ray.example", "local", "ray.example:x", ":6379"])
+def test_what_is_no_address_of_ray_is_told(address: str) -> None:
+    from service.cluster.local import attach
+
+    with pytest.raises(InvalidSettings, match=f"{address!r}; expected HOST:PORT"):
+        attach(address, "plant")
+
+
+def test_a_machine_without_ray_is_told(ray: SimulatedRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    from service.cluster.local import attach
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(InvalidSettings, match="No Ray answers on this machine"):
+        attach(None, "plant")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_is_asked_to_end_by_signals_that_are_ignored_otherwise(number: signal.Signals) -> None:
+    from service.cluster.local import asked_to_end
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with asked_to_end() as asked:
+            signal.raise_signal(number)
+            assert asked.is_set()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
+def test_an_api_and_a_redis_that_are_killed_are_begun_again(tmp_path: Path) -> None:
+    from service.cluster.local import Local, tend
+
+    port = free_port()
+
+    def answers() -> bool:
+        with suppress(OSError):
+            return (
+                "ready"
+                in urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready").read().decode()
+            )
+        return False
+
+    with redis_server(tmp_path / "redis") as server:
+        settings = make_settings(server.url, tmp_path, port=port)
+        with connect(server.url) as client:
+            agree(client, settings.model, 1, 1)
+        asked = threading.Event()
+        made = Local(settings, None, "", server)
+        tending = threading.Thread(target=tend, args=(made, asked))
+        tending.start()
+        try:
+            wait_until(answers)
+            pid = server.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: server.pid != pid)
+            wait_until(answers)
+            [api] = children("service.api")
+            os.kill(api, signal.SIGKILL)
+            wait_until(lambda: children("service.api") not in ([], [api]))
+            wait_until(answers)
+        finally:
+            asked.set()
+            tending.join(30)
+        assert not tending.is_alive()
+    assert children("service.api") == []
+
+
+def children(module: str) -> list[int]:
+    """Processes of a module that this process began and that live."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid() and module in (folder / "cmdline").read_text():
+                found.append(int(folder.name))
+    return found
