@@ -110,7 +110,8 @@ def cluster_command(
                 with _fleet(address) as (fleet, _):
                     _note(f"Beginning hosts elsewhere, one by one, then ending those on {given[0]}")
                     moved = fleet.drain(given[0])
-                typer.echo(f"{len(moved)} hosts are elsewhere now: {', '.join(moved) or 'none'}")
+                ended = ", ".join(moved) or "none was there"
+                typer.echo(f"Ended on {given[0]}, with others elsewhere in their place: {ended}")
             case Action.MOVE:
                 if not given[0].isdigit():
                     raise InputError(f"The bucket is {given[0]!r}; expected its number.")

@@ -7,7 +7,7 @@ be given twice, by two people at once, or be cut off: the worst is a host more t
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,7 +92,13 @@ class Fleet:
     def status(self) -> list[HostRow]:
         """Every host."""
         addresses = _alive()
-        return [self._row(name, addresses) for name in self.names()]
+        asked = {name: actor.status.remote() for name, actor in self._actors().items()}
+        waits = list(asked.values())
+        answered, _ = (
+            ray.wait(waits, num_returns=len(waits), timeout=ANSWER_S) if waits else ([], 0)
+        )
+        there = {name: _got(ask) for name, ask in asked.items() if ask in answered}
+        return [_row(name, there.get(name), addresses) for name in self.names()]
 
     def move(self, bucket: int, node: str) -> float:
         """Let a bucket be led on another node; seconds for which nobody led it.
@@ -229,6 +235,10 @@ class Fleet:
             if (actor := self._actor(name)) is not None:
                 ray.kill(actor, no_restart=True)
 
+    def _actors(self) -> dict[str, Any]:
+        found = {name: self._actor(name) for name in self.names()}
+        return {name: actor for name, actor in found.items() if actor is not None}
+
     def _actor(self, name: str) -> Any:
         try:
             return ray.get_actor(name, namespace=self._namespace)
@@ -240,18 +250,23 @@ class Fleet:
         actor = self._actor(name)
         if actor is None:
             return None
-        try:
-            return ray.get(getattr(actor, what).remote(), timeout=ANSWER_S)
-        except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError):
-            return None
+        return _got(getattr(actor, what).remote())
 
-    def _row(self, name: str, addresses: dict[str, str]) -> HostRow:
-        status: Any = self._ask(name, "status")
-        if status is None:
-            return HostRow(name, _bucket(name), "", "", "no answer")
-        node = status["node"]
-        place = node, addresses.get(node, "")
-        return HostRow(name, _bucket(name), *place, status["phase"], status["error"], status["pid"])
+
+def _row(name: str, status: Any, addresses: Mapping[str, str]) -> HostRow:
+    if status is None:
+        return HostRow(name, _bucket(name), "", "", "no answer")
+    node = status["node"]
+    place = node, addresses.get(node, "")
+    return HostRow(name, _bucket(name), *place, status["phase"], status["error"], status["pid"])
+
+
+def _got(asked: Any) -> Any:
+    """The answer to what was asked; None where there is none."""
+    try:
+        return ray.get(asked, timeout=ANSWER_S)
+    except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError):
+        return None
 
 
 def _bucket(name: str) -> int:

@@ -38,6 +38,9 @@ class Actor:
         self.status = SimpleNamespace(remote=lambda: self._status)
         self.stop = SimpleNamespace(remote=lambda: self._stop)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def _status(self) -> dict[str, object]:
         phase = "ended" if self.ended else self.ray.phase(self)
         return {"phase": phase, "error": None, "pid": 1, "node": self.node}
@@ -58,6 +61,8 @@ class SimulatedRay:
     processors: dict[str, int]
     actors: list[Actor] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    hanging: set[str] = field(default_factory=set)
+    waited: int = 0
 
     def phase(self, actor: Actor) -> str:
         bucket = actor.name.partition(".")[0]
@@ -80,7 +85,8 @@ class SimulatedRay:
             init=self._init,
             nodes=self._nodes,
             remote=lambda _: SimpleNamespace(options=self._options),
-            get=lambda ask, timeout: ask(),
+            get=self._get,
+            wait=self._wait,
             get_actor=self._get_actor,
             kill=self._kill,
         )
@@ -123,6 +129,16 @@ class SimulatedRay:
 
         begin_it: Callable[[dict[str, str]], Actor] = begin
         return SimpleNamespace(remote=begin_it)
+
+    def _get(self, ask: Any, timeout: float) -> Any:
+        self.waited += 1
+        return ask()
+
+    def _wait(self, asks: list[Any], num_returns: int, timeout: float) -> Any:
+        """Hosts that hang are waited for once, whatever their number."""
+        self.waited += 1
+        hang = [one for one in asks if one.__self__.name in self.hanging]
+        return [one for one in asks if one not in hang], hang
 
     def _get_actor(self, name: str, namespace: str) -> Actor:
         for one in self.actors:

@@ -76,3 +76,13 @@ def test_the_last_node_with_processors_is_not_drained(monkeypatch: pytest.Monkey
     fleet, _ = fleet_on({"head": 0, "a": 1}, 1, monkeypatch)
     with pytest.raises(InvalidSettings, match="no other node"):
         fleet.drain("a")
+
+
+def test_hosts_that_hang_are_waited_for_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, ray = fleet_on({"a": 1, "b": 1}, 8, monkeypatch)
+    fleet.up()
+    ray.hanging = {f"b{bucket:03d}.0" for bucket in range(6)}
+    ray.waited = 0
+    phases = [row.phase for row in fleet.status()]
+    assert phases == 6 * ["no answer"] + 2 * ["leading"]
+    assert ray.waited == 1 + 2  # for all, then the answers of two
