@@ -116,7 +116,9 @@ def _facts(document: dict[str, Any]) -> Table:
     quiet = ""
     if document["loaded"] is False:
         quiet = ", has let the quiet model go until a batch comes"
-        if not document["stream_samples"]:
+        if document["backlog"]:
+            quiet = ", has not come to this model yet, for which batches wait"
+        elif not document["stream_samples"]:
             quiet = ", waits for the model's first samples (gmr ingest FILE)"
     row("trainer", f"reported {age}{quiet}")
     return table

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,8 @@ from service.broker.connection import SyncClient, unavailable
 from service.broker.durability import shortfalls
 from service.broker.keys import Keys
 from service.broker.registry import NamedModel
+from service.cluster.buckets import settings_of
+from service.cluster.plan import begun
 from service.settings import MIB, Settings
 from service.store.in_folder import DAMAGED, kept_in
 from service.trainer.activity import stall_of
@@ -37,6 +40,25 @@ from service.upkeep.stored import look_at_store
 
 SILENT_S: Final = 30.0
 """Seconds without a heartbeat after which a trainer counts as silent."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who should hold a lease.
+
+    Arguments:
+        begin: How one is begun.
+        always: Whether there should be one though nothing waits.
+    """
+
+    begin: str
+    always: bool
+
+
+TRAINER: Final = Writer("Start one: `gmr serve`, or `gmr trainer`.", always=False)
+HOST: Final = Writer(
+    "See `gmr cluster status`. `gmr cluster up` begins hosts that are missing.", always=True
+)
 
 
 def examine(settings: Settings, *, held: bool = False) -> Report:
@@ -205,6 +227,35 @@ def _without_redis(settings: Settings, report: Report) -> None:
 
 def _look_at_redis(found: Reach, settings: Settings, report: Report) -> None:
     _look_at_server(found, settings, report)
+    buckets = begun(found.client, settings.model)
+    if buckets is None:
+        _look_at_service(found, settings, report, TRAINER)
+        return
+    report.add("cluster", counted(buckets, "bucket"))
+    report.models.clear()  # a cluster has those of its buckets
+    for bucket in range(buckets):
+        of_bucket = _look_at_bucket(found, settings_of(settings, bucket))
+        report.take(f"bucket {bucket}", of_bucket)
+
+
+def _look_at_bucket(found: Reach, settings: Settings) -> Report:
+    """Look at the service that is a bucket, but for the disks of its hosts, which are elsewhere."""
+    report = Report(models=[ModelFacts("")])
+    if settings.checkpoints_in_store:
+        _look_at_service(found, settings, report, HOST)
+    else:
+        report.add(
+            "checkpoints",
+            "those of its hosts are in a store that is not named here",
+            "Set GMR_CHECKPOINTS as it was for `gmr cluster up`, then look again.",
+        )
+        if found.whose != "copy":
+            _look_at_trainer(found.client, Keys(settings.model), settings, report, HOST)
+    return report
+
+
+def _look_at_service(found: Reach, settings: Settings, report: Report, who: Writer) -> None:
+    """Look at what Redis has of a service."""
     client = found.client
     keys = Keys(settings.model)
     registered = {
@@ -229,7 +280,7 @@ def _look_at_redis(found: Reach, settings: Settings, report: Report) -> None:
             found, keys.named(facts.name) if facts.name else keys, facts, settings, report
         )
     if found.whose != "copy":
-        _look_at_trainer(client, keys, settings, report)
+        _look_at_trainer(client, keys, settings, report, who)
 
 
 def _look_at_server(found: Reach, settings: Settings, report: Report) -> None:
@@ -334,7 +385,9 @@ def _look_at_stream(
         )
 
 
-def _look_at_trainer(client: SyncClient, keys: Keys, settings: Settings, report: Report) -> None:
+def _look_at_trainer(
+    client: SyncClient, keys: Keys, settings: Settings, report: Report, who: Writer
+) -> None:
     lease = _got(client.get(keys.lease))
     text = _got(client.get(keys.status))
     status: dict[str, Any] = orjson.loads(text) if text else {}
@@ -343,19 +396,21 @@ def _look_at_trainer(client: SyncClient, keys: Keys, settings: Settings, report:
         report.add(
             "trainer",
             f"nobody holds the lease; the backlog is {counted(waiting, 'entry', 'entries')}",
-            "Start one: `gmr serve`, or `gmr trainer`." if waiting else None,
+            who.begin if waiting or who.always else None,
         )
         return
     holder = json.loads(lease)
     left = int(_got(client.pttl(keys.lease))) / 1000
-    who = f"process {holder.get('pid')} on {holder.get('machine')} holds the lease for {left:.0f} s"
+    told = (
+        f"process {holder.get('pid')} on {holder.get('machine')} holds the lease for {left:.0f} s"
+    )
     if "time" not in status:
-        report.add("trainer", f"{who} and has not reported yet", "Wait for it, then look again.")
+        report.add("trainer", f"{told} and has not reported yet", "Wait for it, then look again.")
         return
     age = max(0.0, time.time() - float(status["time"]))
     stall = stall_of(status, settings.stall_s)
     wrong = "See its log: it hangs, or is gone." if age > SILENT_S or stall else None
-    report.add("trainer", f"{who}, reported {age:.0f} s ago{f'; {stall}' if stall else ''}", wrong)
+    report.add("trainer", f"{told}, reported {age:.0f} s ago{f'; {stall}' if stall else ''}", wrong)
 
 
 def _got(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -88,6 +88,13 @@ class Report:
     ) -> None:
         """Write down one more finding."""
         self.findings.append(Finding(subject, found, advice, blocks))
+
+    def take(self, part: str, of_part: Report) -> None:
+        """Take over what was found of a part, by its name."""
+        for one in of_part.findings:
+            self.findings.append(replace(one, subject=f"{part}: {one.subject}"))
+        for model in of_part.models:
+            self.models.append(replace(model, name=f"{part}/{model.name}".rstrip("/")))
 
     def to_json(self) -> dict[str, Any]:
         """The report, JSON-ready."""

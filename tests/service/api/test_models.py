@@ -460,6 +460,24 @@ def test_a_model_that_received_nothing_waits_for_its_first_samples(
         assert "waits for the model's first samples" in " ".join(said.output.split())
 
 
+def test_a_model_for_which_batches_wait_is_not_said_to_wait_for_samples(
+    redis_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(redis_url, tmp_path, max_models=2)
+    with serving(settings) as client:
+        with training(settings):
+            wait_until(lambda: client.get("/drift").status_code == 200)
+            assert client.put("/models/fresh").status_code == 201
+            wait_until(lambda: client.get("/models/fresh/drift").json().get("loaded") is False)
+        with of_model(client, "fresh") as model:  # which its trainer has not come to
+            assert model.post("/ingest", json={"features": [[0.0, 1.0]]}).status_code == 202
+        typed = ["status", "--model", "fresh", "--url", str(client.base_url)]
+        said = " ".join(CliRunner().invoke(app, typed).output.split())
+        assert "1 entry" in said
+        assert "waits for the model's first samples" not in said
+        assert "has not come to this model yet, for which batches wait" in said
+
+
 def test_without_a_trainer_a_named_model_is_not_said_to_wait(
     redis_url: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from service.broker.keys import Keys
 from service.cluster.buckets import bucket_of, settings_of
 from service.cluster.plan import agree
 from service.settings import Settings
+from service.upkeep.doctor import examine
 from tests.service.api.stack import (
     at_rest,
     labels,
@@ -160,6 +161,27 @@ def test_a_cluster_that_is_begun_later_is_found_without_a_restart(
         assert client.get("/health/ready").status_code == 200  # with no trainer anywhere
         begin(settings, 2)
         assert client.put("/models/pump").status_code == 201
+
+
+def test_the_doctor_of_a_cluster_looks_at_all_its_buckets(
+    front: httpx2.Client, cluster: Settings
+) -> None:
+    name = name_in(0, after=6000)
+    assert front.put(f"/models/{name}").status_code == 201
+    found = {one.subject: one for one in examine(cluster).findings}
+    assert found["cluster"].found == f"{BUCKETS} buckets"
+    for bucket in range(BUCKETS):
+        trainer = found[f"bucket {bucket}: trainer"]
+        holder = "holds the lease" if bucket in LED else "nobody"
+        assert holder in trainer.found
+        assert (trainer.advice is None) == (bucket in LED)
+        # Of a store that is not named, nothing is said to be lost.
+        assert "GMR_CHECKPOINTS" in str(found[f"bucket {bucket}: checkpoints"].advice)
+    assert not any(one.blocks for one in found.values())
+    stored = cluster.model_copy(update={"checkpoints": "redis"})
+    report = examine(stored)
+    assert f"bucket 0: model {name}: stream" in {one.subject for one in report.findings}
+    assert f"bucket 0/{name}" in {model.name for model in report.models}
 
 
 def test_the_audit_trail_says_who_changed_which_model(
