@@ -38,15 +38,19 @@ class EventFeed:
     async def run(self) -> None:
         """Watch the event stream until cancelled."""
         last: str | None = None
+        told = False  # a process has a feed for each of its models
         while True:
             try:
                 if last is None:
                     last = await self._stream.reports.last_event_id()
                 records = await self._stream.reports.events(last, block_ms=WAIT_MS)
             except StreamUnavailable as error:
-                logger.warning("events are held up: %s", error)
+                if not told:
+                    logger.warning("events are held up: %s", error)
+                told = True
                 await asyncio.sleep(PAUSE_S)
                 continue
+            told = False
             if records:
                 last = records[-1].id
                 self._wake()

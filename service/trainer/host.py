@@ -338,7 +338,8 @@ class Life:
             self._trainer = trainer = Trainer(settings, lease)
             if self._ended.is_set():
                 trainer.stop()
-            warm_up_meanwhile(settings.engine_config())
+            if lease is None:
+                warm_up_meanwhile(settings.engine_config())
             self.phase = "leading"
             trainer.run()
         except InvalidSettings as error:
