@@ -174,6 +174,8 @@ class Fleet:
     def _begin(self, name: str, where: Any) -> None:
         own = settings_of(self._settings, _bucket(name)).environment()
         own["GMR_STANDBY"] = "true"
+        # Of the API alone. Whoever reaches Ray reads what an actor was begun with.
+        own.pop("GMR_ADMIN_KEY", None)
         actor: Any = ray.remote(Host)
         actor.options(
             name=name,

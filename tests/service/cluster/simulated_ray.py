@@ -63,6 +63,7 @@ class SimulatedRay:
     told: list[str] = field(default_factory=list)
     hanging: set[str] = field(default_factory=set)
     waited: int = 0
+    environments: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def phase(self, actor: Actor) -> str:
         bucket = actor.name.partition(".")[0]
@@ -124,6 +125,7 @@ class SimulatedRay:
         def begin(environment: dict[str, str]) -> Actor:
             actor = Actor(self, name, namespace, node)
             self.actors.append(actor)
+            self.environments[name] = environment
             self.told.append(f"{name} begins on {node}")
             return actor
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from core.errors import InvalidSettings
 from service.settings import Settings
 from tests.service.cluster.simulated_ray import SimulatedRay
+
+KEY = 24 * "k"
 
 
 def fleet_on(
@@ -18,7 +21,7 @@ def fleet_on(
     ray.install(monkeypatch)
     from service.cluster.fleet import Fleet
 
-    return Fleet(Settings(model="plant"), buckets), ray
+    return Fleet(Settings(model="plant", admin_key=SecretStr(KEY)), buckets), ray
 
 
 def test_a_bucket_is_led_where_it_was_moved_to_though_another_host_stands_by(
@@ -86,3 +89,11 @@ def test_hosts_that_hang_are_waited_for_at_the_same_time(monkeypatch: pytest.Mon
     phases = [row.phase for row in fleet.status()]
     assert phases == 6 * ["no answer"] + 2 * ["leading"]
     assert ray.waited == 1 + 2  # for all, then the answers of two
+
+
+def test_hosts_are_not_told_the_key_of_the_administrator(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, ray = fleet_on({"a": 1}, 1, monkeypatch)
+    fleet.up()
+    own = ray.environments["b000.0"]
+    assert (own["GMR_MODEL"], own["GMR_STANDBY"]) == ("plant-b000", "true")
+    assert KEY not in str(own)
