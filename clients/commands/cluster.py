@@ -209,7 +209,13 @@ def _status(address: str | None, as_json: bool) -> None:
             table.add_row(row.name, str(row.bucket), node, does, str(row.pid or ""))
         Console().print(table, markup=False)
     led = {row.bucket for row in rows if row.phase == "leading"}
-    raise typer.Exit(0 if len(led) == n_buckets else 1)
+    if unled := [str(bucket) for bucket in range(n_buckets) if bucket not in led]:
+        typer.echo(
+            f"Led by no host: bucket {', '.join(unled)}. Hosts that start lead soon; those that "
+            f"are missing are begun by `gmr cluster up`.",
+            err=True,
+        )
+    raise typer.Exit(1 if unled else 0)
 
 
 def _models(names: list[str], as_json: bool) -> None:

@@ -55,6 +55,7 @@ def test_a_machine_without_ray_is_told(ray: SimulatedRay, monkeypatch: pytest.Mo
     from service.cluster.local import attach
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray.runs = False
     with pytest.raises(InvalidSettings, match="No Ray answers on this machine"):
         attach(None, "plant")
 

@@ -17,6 +17,7 @@ from service.cluster.buckets import bucket_of, service_of
 from service.cluster.plan import agree, begun, check
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
+from tests.service.cluster.simulated_ray import SimulatedRay
 
 REACHED = {"redis_url": "redis://redis.example:6379", "checkpoints": "s3://bucket/models"}
 
@@ -126,3 +127,24 @@ def test_without_names_all_models_are_told_with_their_buckets(
     assert [row["name"] for row in rows] == names
     assert rows[0] == {"name": "pump-1", "bucket": 1, "service": f"{model}-b001"}
     assert CliRunner().invoke(app, ["cluster", "models", "a b"]).exit_code == 2
+
+
+def test_a_bucket_that_no_host_leads_is_named(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = SimulatedRay({"a": 1})
+    ray.install(monkeypatch)
+    model = uuid.uuid4().hex
+    for name, value in {"GMR_REDIS_URL": redis_server.url, "GMR_MODEL": model}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with connect(redis_server.url) as client:
+        agree(client, model, 3, 8)
+    from service.cluster.fleet import Fleet
+
+    Fleet(Settings(model=model), 2).up()
+    found = CliRunner().invoke(app, ["cluster", "status"])
+    assert found.exit_code == 1
+    assert "Led by no host: bucket 2. " in found.output
+    Fleet(Settings(model=model), 3).up()
+    assert "Led by no host" not in CliRunner().invoke(app, ["cluster", "status"]).output
