@@ -24,6 +24,7 @@ from service.api.parts import Parts, parts_of
 from service.api.problems import PROBLEMS, answer
 from service.api.query import StrictRoute
 from service.api.services import Services, services_of
+from service.broker.keys import Keys
 from service.trainer.activity import stall_of
 from service.trainer.starts import MANY
 
@@ -134,9 +135,24 @@ async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
     if services is not None and services.are_buckets:
         return reasons  # while one bucket is led by nobody, all others answer
     reasons += faults_of_trainer(status, parts.settings.stall_s)
-    if status is not None and leads(status):
+    if status is None:
+        reasons += await _cluster_instead(parts)
+    elif leads(status):
         reasons += await _fault_of_model(parts)
     return reasons
+
+
+async def _cluster_instead(parts: Parts) -> list[str]:
+    """What a service without a trainer may be meant to be, by its name: a cluster."""
+    stream, model = parts.of_service, parts.settings.model.partition("/")[0]
+    try:
+        reading = stream.read(lambda: stream.client.exists(Keys(model).cluster))
+        found = await asyncio.wait_for(reading, PATIENCE_S)
+    except (GMRError, TimeoutError):
+        return []  # Redis has answered a moment ago
+    if not found:
+        return []
+    return [f"{model!r} is a cluster: start API processes with --cluster true (GMR_CLUSTER)."]
 
 
 async def _fault_of_model(parts: Parts) -> list[str]:

@@ -138,6 +138,18 @@ def test_a_bucket_without_a_trainer_does_not_take_the_process_out_of_service(
         assert model.get("/model").json()["backlog"] == 1
 
 
+def test_a_process_that_was_not_told_that_it_answers_for_a_cluster_says_so(
+    redis_url: str, tmp_path: Path
+) -> None:
+    settings = make_settings(redis_url, tmp_path)
+    with serving(settings) as client:
+        found = problem(client.get("/health/ready"), 503, "unavailable")
+        assert found["reasons"] == ["No trainer has reported yet."]
+        begin(settings, 2)
+        found = problem(client.get("/health/ready"), 503, "unavailable")
+        assert "--cluster true" in found["detail"]
+
+
 def test_a_first_batch_makes_a_model_in_its_bucket(redis_url: str, tmp_path: Path) -> None:
     settings = make_settings(redis_url, tmp_path, cluster=True, models_on_demand=True)
     begin(settings, 1)
