@@ -273,7 +273,7 @@ def _differ(rows: Tensor) -> bool:
 
 def _half_width(rows: Tensor) -> Tensor:
     """Half of the distance between quantiles that lie a normal distribution's deviation out."""
-    low, high = rows.quantile(torch.tensor([0.1587, 0.8413]), 0)
+    low, high = rows.quantile(0.1587, 0), rows.quantile(0.8413, 0)
     return (high - low) / 2
 
 
