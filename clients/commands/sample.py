@@ -24,7 +24,10 @@ _ENDINGS = (".npz", ".csv", ".png")
 
 
 def sample_command(
-    n: Annotated[int, typer.Option(min=1, help="How many.")] = 25,
+    n: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many; without it 25, or as many as the service allows."),
+    ] = None,
     classes: Annotated[
         list[str] | None,
         typer.Option(

@@ -101,7 +101,7 @@ class AsyncGMRClient(Awaited):
 
     async def sample(
         self,
-        n: int = 25,
+        n: int | None = None,
         classes: Sequence[Label] | None = None,
         seed: int | None = None,
         *,
@@ -113,7 +113,7 @@ class AsyncGMRClient(Awaited):
 
     async def sample_image(
         self,
-        n: int = 25,
+        n: int | None = None,
         classes: Sequence[Label] | None = None,
         seed: int | None = None,
         shape: tuple[int, ...] | None = None,
@@ -242,7 +242,7 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.boundary_image`."""
         return await self.send(calls.boundary_image(id, shape))
 
-    async def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
+    async def history(self, last: int | None = None) -> tuple[HistoryPoint, ...]:
         """See `GMRClient.history`."""
         return await self.send(calls.history(last))
 

@@ -185,7 +185,7 @@ class GMRClient(Blocking):
 
     def sample(
         self,
-        n: int = 25,
+        n: int | None = None,
         classes: Sequence[Label] | None = None,
         seed: int | None = None,
         *,
@@ -195,7 +195,7 @@ class GMRClient(Blocking):
         """Draw samples. The same seed, options and model version give the same ones.
 
         Arguments:
-            n: How many.
+            n: How many; None: the service's own number, 25 where it allows as many.
             classes: Only of these classes; None draws from everything known.
             seed: Of the draw; None: a new one each time, which the answer names.
             min_probability: What the model itself must give a sample's class, 0 to 1. What
@@ -207,7 +207,7 @@ class GMRClient(Blocking):
 
     def sample_image(
         self,
-        n: int = 25,
+        n: int | None = None,
         classes: Sequence[Label] | None = None,
         seed: int | None = None,
         shape: tuple[int, ...] | None = None,
@@ -218,7 +218,7 @@ class GMRClient(Blocking):
         """Draw samples as one PNG.
 
         Arguments:
-            n: How many.
+            n: How many; None: the service's own number, 25 where it allows as many.
             classes: Only of these classes; one row each.
             seed: Of the draw; None: a new one each time.
             shape: (H, W) or (H, W, 3) of a sample; None where the service knows it, or for squares.
@@ -435,8 +435,12 @@ class GMRClient(Blocking):
         """
         return self.send(calls.boundary_image(id, shape))
 
-    def history(self, last: int = 1000) -> tuple[HistoryPoint, ...]:
-        """What was said of each of the last batches, oldest first."""
+    def history(self, last: int | None = None) -> tuple[HistoryPoint, ...]:
+        """What was said of each of the last batches, oldest first.
+
+        Arguments:
+            last: So many, at most; None: 1,000, or as many as the service keeps.
+        """
         return self.send(calls.history(last))
 
     def quarantine(self, last: int = 25) -> tuple[Outlier, ...]:

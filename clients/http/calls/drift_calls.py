@@ -43,14 +43,14 @@ def boundary_image(id: str, shape: tuple[int, ...] | None) -> Call[bytes]:
     )
 
 
-def history(last: int) -> Call[tuple[answers.HistoryPoint, ...]]:
+def history(last: int | None) -> Call[tuple[answers.HistoryPoint, ...]]:
     """GET /drift/history."""
     return get(
         "/drift/history",
         lambda document: tuple(
             answers.build(answers.HistoryPoint, row) for row in replies.rows_of(document, "history")
         ),
-        (("last", str(last)),),
+        () if last is None else (("last", str(last)),),
     )
 
 

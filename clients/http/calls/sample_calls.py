@@ -71,7 +71,7 @@ def outliers(
 
 
 def sample(
-    n: int,
+    n: int | None,
     classes: Sequence[answers.Label] | None,
     seed: int | None,
     min_probability: float | None,
@@ -88,7 +88,7 @@ def sample(
 
 
 def sample_image(
-    n: int,
+    n: int | None,
     classes: Sequence[answers.Label] | None,
     seed: int | None,
     shape: tuple[int, ...] | None,
@@ -136,7 +136,7 @@ def _ask_about(
 
 
 def _sample_query(
-    n: int,
+    n: int | None,
     classes: Sequence[answers.Label] | None,
     seed: int | None,
     min_probability: float | None,
@@ -148,4 +148,5 @@ def _sample_query(
     least = () if min_probability is None else (("min_probability", repr(float(min_probability))),)
     plain = () if noise else (("noise", "false"),)
     repeated = () if seed is None else (("seed", str(seed)),)
-    return (("n", str(n)), *repeated, *wanted, *least, *plain)
+    many = () if n is None else (("n", str(n)),)
+    return (*many, *repeated, *wanted, *least, *plain)

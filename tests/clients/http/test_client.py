@@ -314,6 +314,15 @@ def test_how_samples_are_to_be_drawn_is_only_said_where_it_is_not_the_usual_way(
     picture = calls.sample_image(2, None, 0, None, 0.75, False).query
     assert picture == picky
     assert calls.sample(2, None, None, None, True).query == (("n", "2"),)
+    assert calls.sample(None, None, None, None, True).query == ()
+
+
+def test_a_history_without_a_length_leaves_it_to_the_service() -> None:
+    """Where less is kept, 1,000 are refused."""
+    with replying(200, json={"history": []}) as client:
+        assert client.history() == ()
+    assert calls.history(None).query == ()
+    assert calls.history(5).query == (("last", "5"),)
 
 
 def test_a_field_that_a_newer_service_adds_is_kept_aside() -> None:
