@@ -199,7 +199,7 @@ class Calibration:
         current = (
             replace(group, rows=(group.rows - centre) * wider + centre + moved)
             for group in self.current
-            for centre in (group.rows.mean(0),)
+            for centre in (group.rows.quantile(0.5, 0),)  # a far row is no centre
         )
         return replace(self, current=tuple(current))
 

@@ -35,6 +35,8 @@ def rows(kind: str, n: int, seed: int, *, strange: bool) -> Tensor:
         )
     elif kind == "unit":
         x = (0.5 + x / 12).clamp(0, 1)
+    elif kind == "missing":
+        x[torch.rand(x.shape, generator=generator) < 0.002] = -999.0
     return x
 
 
@@ -46,7 +48,9 @@ def learned(kind: str) -> Snapshot:
     return engine.snapshot(state)
 
 
-@pytest.mark.parametrize("kind", ["plain", "heavy tail", "codes", "constant", "scales", "unit"])
+@pytest.mark.parametrize(
+    "kind", ["plain", "heavy tail", "codes", "constant", "scales", "unit", "missing"]
+)
 def test_outliers_of_a_table_are_found_and_inliers_left_alone(kind: str) -> None:
     snapshot = learned(kind)
     usual = snapshot.outliers(rows(kind, 3000, 1, strange=False))

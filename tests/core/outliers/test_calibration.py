@@ -23,6 +23,7 @@ from core.outliers.calibration import (
     PER_BATCH,
     RECENT,
     Calibration,
+    Rescored,
     chosen,
 )
 from core.outliers.p_values import FEWEST_ROWS
@@ -192,3 +193,19 @@ def test_checkpoints_of_before_have_no_scores_and_gain_them() -> None:
     assert engine.snapshot(old).outliers(blob(0, 3, seed=1)).calibration == 0
     later, _ = play(engine, old, list(batches([0], 4, seed=2)))
     assert engine.snapshot(later).outliers(blob(0, 3, seed=1)).calibration > 0
+
+
+def test_a_far_row_does_not_carry_the_others_with_it_when_a_fit_widens_scores() -> None:
+    """One -999 among inliers is a million nats away, and is no centre of what is usual."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(300, 2, generator=generator)
+    rows[7] = -1e6
+    before = torch.randn(128, 2, generator=generator)
+    one = Rescored(before, 1.5 * before + 0.4)
+    calibration = Calibration().observed(rows, 300, 0).refitted(one, one)
+    usual = torch.arange(300) != 7
+    now = calibration.current[0].rows[usual]
+    assert not torch.equal(now, rows[usual])
+    assert now.median(0).values == pytest.approx(rows[usual].median(0).values + 0.4, abs=0.15)
+    assert now.std(0) == pytest.approx(1.5 * rows[usual].std(0), abs=0.1)
+    assert calibration.current[0].rows[7].max() < -1e6
