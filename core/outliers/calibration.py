@@ -199,7 +199,7 @@ class Calibration:
         current = (
             replace(group, rows=(group.rows - centre) * wider + centre + moved)
             for group in self.current
-            for centre in (group.rows.quantile(0.5, 0),)  # a far row is no centre
+            for centre in (_middle(group.rows),)
         )
         return replace(self, current=tuple(current))
 
@@ -275,6 +275,12 @@ def _half_width(rows: Tensor) -> Tensor:
     """Half of the distance between quantiles that lie a normal distribution's deviation out."""
     low, high = rows.quantile(0.1587, 0), rows.quantile(0.8413, 0)
     return (high - low) / 2
+
+
+def _middle(rows: Tensor) -> Tensor:
+    """Mean of rows, of which none counts as farther than three deviations from their median."""
+    median, far = rows.quantile(0.5, 0), 3 * _half_width(rows)
+    return rows.maximum(median - far).minimum(median + far).mean(0)
 
 
 def _spread(n: int, most: int) -> Tensor:
