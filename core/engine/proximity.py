@@ -150,7 +150,9 @@ class Proximity:
             None for fewer than `FEWEST` samples, where fewer than two classes have had labels
             lately, and where components stand for no classes.
         """
-        model, usual = self.learner.model(state.model.learner), state.stream.reliability.usual
+        model = self.learner.model(state.model.learner)
+        # A class beyond these was answered, and came with outliers: it is none.
+        usual = state.stream.reliability.usual[: len(state.model.classes)]
         if model is None or model.readout.kinds is None or len(features) < FEWEST:
             return None
         if int((usual > 0).sum()) < 2:

@@ -189,7 +189,9 @@ def _moved(one: RetentionSet, codes: Tensor) -> Moved | None:
     """
     known = torch.unique(one.codes)
     members = (codes[:, None] == known.to(codes.device)).double().sum(0)  # (C,)
-    then = torch.tensor(one.class_counts, dtype=torch.float64, device=members.device)
+    # Of more classes than samples are kept those of the first codes are left.
+    counts = one.class_counts[: len(known)]
+    then = torch.tensor(counts, dtype=torch.float64, device=members.device)
     if not float(members.sum()) or not float(then.sum()):
         return None
     change = members / members.sum() - then / then.sum()

@@ -95,3 +95,23 @@ def test_without_known_classes_or_with_few_samples_nothing_is_said() -> None:
     assert proximity.may_be_known(all_known, features[: FEWEST - 1]) is None
     assert proximity.may_be_known(all_known, world.draw([0, 1, 2], 400)[0] + 3.0) is True
     assert proximity.may_be_known(all_known, world.draw([0, 1, 1, 1], 400)[0] + 3.0) is False
+
+
+def test_a_class_that_was_answered_and_never_learned_is_no_known_class() -> None:
+    """It came with outliers, which were kept apart."""
+    world, engine = World(4, 3.0), engine_of("mfa", experts=True)
+    state = taught(engine, world, [0, 1, 2])
+    features, labels = world.draw([0, 1, 2], 40)
+    strange, names = world.draw([3], 8)
+    again, same = world.draw([3], 4)
+    state, events = engine.step(state, Batch.of(strange, names))
+    assert [event.kind for event in events] == ["batch_set_aside"]
+    for _ in range(3):
+        mixed = torch.cat([again, features])
+        state, events = engine.step(state, Batch.of(mixed, [*same, *labels]))
+        again, same = again[:0], same[:0]
+        features, labels = world.draw([0, 1, 2])
+    assert set(state.model.classes) == {0, 1, 2}
+    assert len(state.stream.reliability.usual) == 4
+    moved = world.draw([0, 1, 2], 400)[0] + 3.0
+    assert engine.discovery.proximity.may_be_known(state, moved) is True

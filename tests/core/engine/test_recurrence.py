@@ -194,6 +194,18 @@ def test_drawn_samples_that_are_too_few_for_all_components_show_those_that_they_
     assert asked([held(0, [UNLABELLED], [0, 1, 2, 3, 4])], x) is None
 
 
+def test_of_a_sub_task_of_more_classes_than_samples_are_kept_those_that_stay_are_asked() -> None:
+    """What is known of shares of classes is of more classes than there are samples."""
+    one = held(0, [*range(20)], [0])
+    past = Marginals()
+    for seed in range(20):
+        x = samples([0])
+        x[:, 0] = features([Stretch(200)], seed)[:, 0]
+        past = past.observed(x)
+    one = dataclasses.replace(one, marginals=past, class_counts=(200,) * 16 + (1,) * 4)
+    assert asked([one.first(16)], samples([0]), labelled([*range(16)])) == 0
+
+
 def test_without_moments_of_the_data_likelihoods_and_components_decide() -> None:
     """As of a checkpoint of an earlier release, and of samples too wide."""
     assert asked([held(0, [UNLABELLED], [0, 1])], samples([0, 1])) == 0
