@@ -19,6 +19,7 @@ from core.batch import Batch, Label
 from core.engine.engine import Engine
 from core.engine.state import EngineState, Rest
 from core.errors import InvalidCheckpoint, ModelNotReady
+from core.experts.gaussians import HORIZONS, Gaussians
 from core.experts.growing import Trees
 from core.experts.neighbours import Neighbours
 from core.experts.new_names import NO_OTHER, NewNames
@@ -89,6 +90,7 @@ def try_out(engine: Engine, state: EngineState) -> None:
     x = shift + scale * torch.rand(TRIED, len(shift), generator=generator) / 10
     if state.model.panel is not None:
         n_features = len(state.model.panel.orientation)
+        check_sums(state.model.panel.gaussians, n_features)
         check_trees(state.model.panel.forests.trees, n_features)
         check_clusters(state.model.panel.neighbours, n_features)
         check_new_names(state.model.panel.new_names)
@@ -136,6 +138,23 @@ def _values(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, tuple | list):
         for index, one in enumerate(value):
             yield from _values(one, f"{path}[{index}]")
+
+
+def check_sums(gaussians: Gaussians, n_features: int) -> None:
+    """Return where compiled loops, which check no bounds, may add to these sums.
+
+    Raises:
+        InvalidCheckpoint: They are not all of the same horizons, classes and features.
+    """
+    shape, d = tuple(gaussians.mass.shape), n_features
+    if (
+        len(shape) != 2
+        or not 1 <= shape[0] <= len(HORIZONS)
+        or gaussians.mass_squares.shape != shape
+        or gaussians.sums.shape != (*shape, d)
+        or gaussians.squares.shape not in ((*shape, d, d), (shape[0], 1, d, d))
+    ):
+        raise _senseless("the sums of its Gaussians have a wrong shape")
 
 
 def check_trees(trees: Trees, n_features: int) -> None:

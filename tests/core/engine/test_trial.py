@@ -135,6 +135,20 @@ def test_new_names_that_loops_could_not_count_are_refused(
         taken(engine, pack(FORMAT, tensors, text))
 
 
+@pytest.mark.parametrize(
+    ("field", "shape"),
+    [("squares", (3, 2, 1, 1)), ("squares", (3, 1, 1, 1)), ("sums", (3, 2, 1)), ("mass", (1, 2))],
+)
+def test_sums_that_loops_could_not_add_to_are_refused(field: str, shape: tuple[int, ...]) -> None:
+    engine, data = taught("mfa")
+    tensors, text = unpack(FORMAT, data)
+    name = json.loads(text["state"])["model"]["panel"]["gaussians"][field]
+    assert tensors[name].shape != shape
+    tensors[name] = torch.ones(shape, dtype=torch.float64)
+    with pytest.raises(InvalidCheckpoint, match="sums of its Gaussians have a wrong shape"):
+        taken(engine, pack(FORMAT, tensors, text))
+
+
 def altered(data: bytes, generator: random.Random) -> bytes:
     """One tensor or one leaf of the JSON is another, and the checksum is right."""
     tensors, text = unpack(FORMAT, data)
