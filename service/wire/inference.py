@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,9 @@ MAX_JSON_BYTES: Final = 8 * 2**20
 """The JSON of a request at most: as Python values it takes many times as much."""
 
 MAX_REQUEST_ID_LENGTH: Final = 200
+MOST_SIDES: Final = 4
+"""Of a tensor: samples, height, width and channels."""
+
 _KEPT: Final = (np.dtype("<f4"), np.dtype("<f2"), np.dtype("u1"))
 _REQUEST: Final = frozenset({"id", "parameters", "inputs", "outputs"})
 
@@ -157,7 +161,7 @@ def _only_input(inputs: object, binary: memoryview) -> Array:
     shape = tensor.get("shape")
     if not (
         isinstance(shape, list)
-        and 2 <= len(shape) <= 4
+        and 2 <= len(shape) <= MOST_SIDES
         and all(type(size) is int and 0 < size < 2**31 for size in shape)
     ):
         raise ShapeMismatch(
@@ -185,6 +189,7 @@ def _from_json(data: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Arra
             f"`inputs[0].data` is {'missing' if data is None else 'a JSON ' + json_type(data)}; "
             f"expected a list of numbers, flat or nested by rows."
         )
+    _check_numbers(data)
     try:
         values = np.array(data)
     except ValueError:
@@ -192,8 +197,8 @@ def _from_json(data: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Arra
             "`inputs[0].data` has rows of different lengths; expected a list of numbers, flat or "
             "nested by rows."
         ) from None
-    if values.dtype.kind not in "iuf":
-        raise ShapeMismatch("`inputs[0].data` holds what is no number. Expected numbers only.")
+    if values.dtype.kind not in "iuf":  # whole numbers beyond 64 bits
+        raise _no_numbers()
     if values.size != math.prod(shape) or (values.ndim > 1 and list(values.shape) != list(shape)):
         raise ShapeMismatch(
             f"`inputs[0].data` has shape {list(values.shape)}, `shape` says {list(shape)}. "
@@ -203,13 +208,34 @@ def _from_json(data: object, dtype: np.dtype[Any], shape: Sequence[int]) -> Arra
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         whole = values.dtype.kind in "iu" or bool((values == np.trunc(values)).all())
-        if not whole or values.min() < info.min or values.max() > info.max:
+        # As Python's numbers: numpy would compare a float with the float next to the limit.
+        if not whole or values.min().item() < info.min or values.max().item() > info.max:
             raise ShapeMismatch(
                 f"`inputs[0].data` holds values that are no {dtype.name}; expected integers from "
                 f"{info.min} to {info.max}. Choose another datatype, like FP32."
             )
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values.astype(dtype).reshape(shape))
+
+
+def _check_numbers(data: list[Any]) -> None:
+    """Raise unless nested lists hold numbers alone.
+
+    Asked before numpy makes an array of them, in which the shortest text has as much room as the
+    longest, and a boolean is a number.
+    """
+    for _ in range(MOST_SIDES - 1):
+        if not data or type(data[0]) is not list:
+            break
+        if set(map(type, data)) != {list}:
+            raise _no_numbers()
+        data = list(chain.from_iterable(data))
+    if not set(map(type, data)) <= {int, float}:
+        raise _no_numbers()
+
+
+def _no_numbers() -> ShapeMismatch:
+    return ShapeMismatch("`inputs[0].data` holds what is no number. Expected numbers only.")
 
 
 def _from_bytes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from core.errors import GMRError
+from core.errors import GMRError, ShapeMismatch
 from service.settings import Settings
 from service.wire import Limits
 from service.wire.inference import MAX_JSON_BYTES, parse_inference
@@ -268,8 +269,12 @@ ROW = [0.5] * N_FEATURES
         ({"data": None}, 422, "is missing"),
         ({"data": [ROW, [1.0]]}, 422, "different lengths"),
         ({"data": ["a"] * N_FEATURES}, 422, "no number"),
+        ({"data": [True, *ROW[1:]]}, 422, "no number"),
+        ({"data": [[ROW[0]], 1.0]}, 422, "no number"),
         ({"data": [[1e39, *ROW[1:]]]}, 422, "row 0, column 0 is inf"),
         ({"datatype": "INT8"}, 422, "no int8"),
+        ({"datatype": "INT64", "data": [2**63, -1, *[0] * (N_FEATURES - 2)]}, 422, "no int64"),
+        ({"datatype": "UINT64", "data": [2.0**64, *[0] * (N_FEATURES - 1)]}, 422, "no uint64"),
         ({"shape": [1, 2], "data": [1.0, 2.0]}, 422, "16"),
         ({"outputs": [{"name": "mood"}]}, 422, "no output 'mood'"),
         ({"outputs": [{"name": "unknown"}]}, 422, "needs the parameter `unknown_rate`"),
@@ -319,6 +324,20 @@ def test_bytes_that_do_not_fit_are_refused(taught: httpx2.Client, name: str) -> 
     assert "text/csv" in refused(
         taught.post(path, content=b"1", headers={"Content-Type": "text/csv"}), 415
     )
+
+
+def test_text_among_the_numbers_takes_no_room() -> None:
+    """numpy would give each text as much as the longest has."""
+    one = tensor(np.zeros((1, 401)), data=["x" * 100_000, *[""] * 400])
+    body = json.dumps({"inputs": [one]}).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ShapeMismatch, match="no number"):
+            parse_inference(body, None, Limits(100, 1000))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000  # and not 160 million
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["FP32", "x"])
