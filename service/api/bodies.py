@@ -30,6 +30,13 @@ from service.wire import Limits, RawBatch, parse_json, parse_safetensors
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
 
+FIELDS_BYTES: Final = 1024 * 1024
+"""Of a body of a few fields, at most, where the route says nothing else."""
+
+MOST_FAULTS: Final = 100
+"""Of a body of which one is told; to describe all takes much more time and room than to find them.
+"""
+
 INLINE_BYTES: Final = 64 * 1024
 """Of a body that is read at once: about a millisecond. A hop to a thread costs a tenth of that."""
 
@@ -71,18 +78,34 @@ async def beside(request: Request, body: bytearray, parse: Callable[[], Result])
     return await parts_of(request).workers.parse(parse)
 
 
-async def read_model(request: Request, settings: Settings, model: type[Model]) -> Model:
+async def read_model(
+    request: Request, settings: Settings, model: type[Model], most_bytes: int = FIELDS_BYTES
+) -> Model:
     """A small JSON body as a checked value.
+
+    Arguments:
+        request: Its body is read here, once.
+        settings: Holds the limit of any body.
+        model: What the body should be.
+        most_bytes: Of this body: every wrong field of it costs many times its own bytes.
 
     Raises:
         UnsupportedMedia, BodyTooLarge: The body was not read.
         InvalidRequest: A field is missing, unknown or of a wrong type.
     """
     media_type(request, (JSON,))
-    body = await read_body(request, settings.max_body_bytes)
+    if most_bytes < settings.max_body_bytes:
+        body = await read_body(request, most_bytes, BodyTooLarge.of_fields)
+    else:
+        body = await read_body(request, settings.max_body_bytes)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
+        if error.error_count() > MOST_FAULTS:
+            raise InvalidRequest(
+                f"The body has {error.error_count()} faults. Expected a JSON object with "
+                f"{', '.join(model.model_fields)}. Correct it and ask again."
+            ) from None
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
         raise InvalidRequest(
@@ -107,15 +130,19 @@ def media_type(request: Request, supported: Collection[str]) -> str:
     return form
 
 
-async def read_body(request: Request, limit: int) -> bytearray:
-    """The whole body, at most `limit` bytes of it.
+async def read_body(
+    request: Request,
+    limit: int,
+    too_large: Callable[[int, int | None], BodyTooLarge] = BodyTooLarge.beyond,
+) -> bytearray:
+    """The whole body, at most `limit` bytes of it; arguments as of `chunks_of_body`.
 
     Raises:
         BodyTooLarge: It is larger, or says that it is.
         TooManyBodies: There is no room for it beside those of other requests.
     """
     budget, body = parts_of(request).bodies, bytearray()
-    async for chunk in chunks_of_body(request, limit, BodyTooLarge.beyond):
+    async for chunk in chunks_of_body(request, limit, too_large):
         budget.hold(request, len(chunk))
         body += chunk
     return body

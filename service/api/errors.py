@@ -51,6 +51,17 @@ class BodyTooLarge(InvalidRequest):
         )
 
     @classmethod
+    def of_fields(cls, limit: int, got: int | None = None) -> BodyTooLarge:
+        """The error for a body of a few fields with `got` bytes, None as for `beyond`."""
+        size = f"{got} bytes" if got is not None else f"more than {limit} bytes"
+        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
+        return cls(
+            f"The body has {size}; this route takes at most {limit}. Expected an object with a "
+            f"few fields. Leave out the rest.",
+            **numbers,
+        )
+
+    @classmethod
     def checkpoint(cls, limit: int, got: int | None = None) -> BodyTooLarge:
         """The error for a checkpoint of `got` bytes, None while only "too many" is known."""
         size = f"{got:,} bytes" if got is not None else f"more than {limit:,} bytes"

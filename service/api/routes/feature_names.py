@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from core.counted import counted
 from core.errors import InvalidRequest
@@ -19,12 +21,16 @@ from service.wire import fault_of_names
 router = APIRouter(prefix="/model/feature-names", tags=["model"], route_class=StrictRoute)
 
 
+MOST_BYTES: Final = 5 * 1024 * 1024
+"""Of a body: room for as many characters as names may have together."""
+
+
 class Names(BaseModel):
     """Names of features, in their order."""
 
     model_config = ConfigDict(extra="forbid")
 
-    feature_names: list[str] = Field(
+    feature_names: Annotated[list[str], FailFast()] = Field(
         min_length=1,
         description="D names, each of 1 to 200 characters that can be printed. They need not "
         "differ.",
@@ -67,7 +73,7 @@ async def name_features(request: Request) -> Response:
     """The names are there at once, also for boundaries that were found before. They take the place
     of those that are kept. 409 while it is not known how many features there are."""
     parts = parts_of(request)
-    wanted = await read_model(request, parts.settings, Names)
+    wanted = await read_model(request, parts.settings, Names, MOST_BYTES)
     names = wanted.feature_names
     if fault := fault_of_names(names):
         raise InvalidRequest(fault)

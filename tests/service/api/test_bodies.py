@@ -104,3 +104,33 @@ def test_a_large_body_is_read_beside_the_loop(
     blank.post("/classify", content=body, headers={"Content-Type": "application/json"})
     (name,) = threads
     assert name.startswith("gmr-parse") is beside
+
+
+def test_a_body_of_a_few_fields_has_a_limit_of_its_own(blank: httpx2.Client) -> None:
+    """Each wrong field takes hundreds of bytes, and a large body of them half a minute."""
+    headers = {"Content-Type": "application/json"}
+    body = b'{"version": 1}' + b" " * bodies.FIELDS_BYTES
+    answer = blank.post("/model/rollback", content=body, headers=headers)
+    document = problem(answer, 413, "body-too-large")
+    assert (document["limit"], document["got"]) == (bodies.FIELDS_BYTES, len(body))
+    assert "a few fields" in document["detail"]
+    answer = blank.post("/model/rollback", content=body[:-100], headers=headers)
+    problem(answer, 404, "unknown-version")
+
+
+def test_of_many_faults_none_is_described(blank: httpx2.Client) -> None:
+    unknown = {f"field {i}": 1 for i in range(bodies.MOST_FAULTS)}
+    document = problem(blank.post("/model/rollback", json=unknown), 422, "invalid-request")
+    assert document["detail"].startswith("The body has 101 faults. Expected a JSON object with ")
+    del unknown["field 0"]
+    document = problem(blank.post("/model/rollback", json=unknown), 422, "invalid-request")
+    assert document["field"] == "version"
+
+
+def test_the_first_wrong_name_of_a_feature_is_the_last_that_is_looked_at(
+    blank: httpx2.Client,
+) -> None:
+    answer = blank.put("/model/feature-names", json={"feature_names": [1] * 200_000})
+    assert problem(answer, 422, "invalid-request")["field"] == "feature_names.0"
+    names = {"feature_names": ["x" * 200] * 6000}
+    problem(blank.put("/model/feature-names", json=names), 422, "invalid-request")
