@@ -4,12 +4,14 @@ Rules of this module:
 
 1. A request that cannot be written down is not carried out.
 2. What is written of a body is its first kilobyte, where it is JSON; no route takes a secret there.
-   Of an answer it is only the id of an entry or of a key.
+   One that is nested deeper than any route wants is left out: what cannot be written again could
+   not be told. Of an answer it is only the id of an entry or of a key.
 """
 
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -26,6 +28,8 @@ from service.broker.audit_trail import AuditTrail
 
 MOST_OF_BODY: Final = 1024
 MOST_OF_ANSWER: Final = 64 * 1024
+DEEPEST: Final = 16
+"""Levels of a body that is kept."""
 
 logger = logging.getLogger("service.audit")
 
@@ -116,11 +120,13 @@ class Seen:
 
     def outcome(self) -> dict[str, Any]:
         """What is written down."""
-        answered = _document(self._answered)
+        answered, asked = _document(self._answered), None
         names = answered if isinstance(answered, dict) else {}
+        if len(self._asked) <= MOST_OF_BODY:
+            asked = _document(self._asked)
         return {
             "status": self._status,
-            "asked": _document(self._asked) if len(self._asked) <= MOST_OF_BODY else None,
+            "asked": asked if _is_flat(asked) else None,
             "entry_id": _text(names.get("entry_id")),
             "made": _text(names.get("id")),
         }
@@ -131,6 +137,19 @@ def _document(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
+
+
+def _is_flat(document: object) -> bool:
+    """Whether a document has at most `DEEPEST` levels."""
+    level = [document]
+    for _ in range(DEEPEST):
+        parts = (
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        )
+        level = [*chain.from_iterable(parts)]
+    return not any(isinstance(one, dict | list) for one in level)
 
 
 def _text(value: object) -> str | None:

@@ -189,3 +189,14 @@ def test_every_record_of_a_request_bears_its_id(
     assert all(line.endswith("[r-7]") for line in lines["text"])
     record = logging.LogRecord("x", logging.INFO, "", 1, "alone", (), None)
     assert "request_id" not in json.loads(JsonFormatter("api").format(record))
+
+
+@pytest.mark.parametrize("depth", [16, 17, 250, 253, 400])
+def test_a_body_of_many_levels_is_left_out(api: httpx2.Client, depth: int) -> None:
+    """What is read of a thousand levels can be written of a quarter of them."""
+    body = b'{"note": %b}' % (b"[" * (depth - 1) + b"]" * (depth - 1))
+    answer = api.post("/drift/boundary", content=body, headers={"Content-Type": "application/json"})
+    problem(answer, 422, "invalid-request")
+    (action,) = actions(api)
+    assert action["status"] == 422
+    assert (action["asked"] is not None) is (depth == 16)
