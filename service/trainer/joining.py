@@ -115,7 +115,10 @@ class Joining:
         if self._most > 1 or self._few_in_a_row >= MANY:
             return False
         samples = (entry.text("shape") or "").partition(",")[0]
-        few = entry.text("kind") == "batch" and samples.isdecimal() and int(samples) <= FEW
+        # It may be no shape, as an entry of another program may have any: such as thousands of
+        # digits, which Python does not read.
+        is_number = samples.isdecimal() and len(samples) <= len(str(FEW))
+        few = entry.text("kind") == "batch" and is_number and int(samples) <= FEW
         self._few_in_a_row = self._few_in_a_row + 1 if few and more else 0
         return self._few_in_a_row == MANY
 

@@ -203,6 +203,8 @@ def test_that_small_batches_would_gain_is_said_once_and_only_where_they_wait() -
     assert [at for at, it in enumerate(said) if it] == [MANY - 1]
     joins = Joining(2, LIMITS)
     assert not any(joins.would_gain(small, more=True) for _ in range(MANY))
+    endless = entry_of(4, batch(0, 0, FEW), shape=b"9" * 5000 + b",2")  # of another program
+    assert not Joining(1, LIMITS).would_gain(endless, more=True)
 
 
 # A trainer ----------------------------------------------------------------------------------
