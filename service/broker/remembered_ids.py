@@ -36,6 +36,21 @@ end
 """
 """Whether they take too much. Of the oldest id its own bytes are left out."""
 
+FORGET: Final = """
+local ids = KEYS[1]
+for place, row in ipairs(ARGV) do
+  local noted = KEYS[place + 1]
+  local note = redis.call('GET', noted)
+  local newest = note and string.match(note, '(%d+)-%d+ [^\\n]*$')
+  if newest and tonumber(newest) <= tonumber(string.match(row, '^%d+')) then
+    redis.call('UNLINK', noted)
+  end
+  redis.call('XDEL', ids, row)
+end
+"""
+"""Forgets ids by their places in the stream. The note of one that was accepted anew since, because
+a rollback had dropped it, stays: it has a later place, too."""
+
 
 class RememberedIds:
     """Those of one model.
@@ -47,6 +62,7 @@ class RememberedIds:
 
     def __init__(self, caller: Caller, budget: int) -> None:
         self._caller, self.budget = caller, budget
+        self._forget = caller.client.register_script(FORGET)
 
     async def forget_oldest(self) -> None:
         """Forget ids until the others take no more than the budget; any process may."""
@@ -69,8 +85,7 @@ class RememberedIds:
         if not gone:
             return False
         notes = [keys.batch(fields[b"id"].decode("utf-8", "replace")) for _, fields in gone]
-        await client.unlink(*notes)
-        await client.xdel(keys.ids, *(id for id, _ in gone))
+        await self._forget(keys=[keys.ids, *notes], args=[id for id, _ in gone])
         return len(gone) == AT_A_TIME
 
     async def seconds(self) -> float | None:

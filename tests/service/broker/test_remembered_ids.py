@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from service.broker.branch import Branch
 from service.broker.stream import Stream
+from service.wire import Control
 from tests.service.broker.test_stream import batch
 from tests.service.conftest import MakeSettings
 
@@ -77,6 +79,24 @@ async def test_what_is_forgotten_by_its_time_needs_no_room_either(settings: Make
         assert await known(stream) == ["new"]
 
 
+async def test_an_id_that_came_anew_after_a_rollback_is_remembered_from_then_on(
+    stream: Stream,
+) -> None:
+    before = await stream.append(batch(batch_id=name(0)))
+    back = await stream.append_control(Control("rollback", version=1))
+    branch = Branch().rolled_back(Branch(), before.entry_id, back.entry_id)
+    await stream.client.set(stream.keys.branch, branch.to_json(decided=back.entry_id))
+    for number in range(1, 5):
+        await stream.append(batch(batch_id=name(number)))
+    assert not (await stream.append(batch(batch_id=name(0)))).duplicate
+    stream.ids.budget = 1500
+    await stream.append(batch(batch_id=name(5)))
+    rows = await stream.client.xrange(stream.keys.ids)
+    kept = [fields[b"id"].decode() for _, fields in rows]
+    assert kept == [name(number) for number in (3, 4, 0, 5)]
+    assert (await stream.append(batch(batch_id=name(0)))).duplicate
+
+
 async def test_where_nothing_can_be_forgotten_what_was_accepted_is(
     stream: Stream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,7 +107,7 @@ async def test_where_nothing_can_be_forgotten_what_was_accepted_is(
         raise ConnectionError("gone")
 
     with monkeypatch.context() as while_away:
-        while_away.setattr(stream.client, "unlink", fails)
+        while_away.setattr(stream.client, "xrange", fails)
         appended.append(await stream.append(batch(batch_id=name(2))))
         appended.append(await stream.append(batch(batch_id=name(3))))
     assert "batch ids are not forgotten: " in caplog.text
