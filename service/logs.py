@@ -46,6 +46,13 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line).decode()
 
 
+ONE_LINE: Final = {
+    code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+}
+"""What would end a line, or tell a terminal something, as Python writes it: what people say stands
+in some records, such as the note with a change of the mode."""
+
+
 class TextFormatter(logging.Formatter):
     """One line for people, with the id of the request that it belongs to."""
 
@@ -55,7 +62,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The first line of a record."""
         request_id = REQUEST_ID.get()
-        line = super().formatMessage(record)
+        line = super().formatMessage(record).translate(ONE_LINE)
         return line if request_id is None else f"{line} [{request_id}]"
 
 

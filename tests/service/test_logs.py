@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from service.logs import JsonFormatter
+from service.logs import JsonFormatter, TextFormatter
 
 
 def test_a_record_is_one_line_of_json_with_its_traceback() -> None:
@@ -23,3 +23,12 @@ def test_a_record_is_one_line_of_json_with_its_traceback() -> None:
     assert written["message"] == "entry 5-0"
     assert (written["level"], written["process"]) == ("error", "trainer")
     assert "ValueError: no good" in written["traceback"]
+
+
+def test_what_people_say_ends_no_line() -> None:
+    said = "worn\n00:00:00 INFO    trainer: all is well\x1b[2J\u2028\x85\t"
+    record = logging.LogRecord("x", logging.INFO, "", 1, "mode frozen: %s", (said,), None)
+    line = TextFormatter("trainer").format(record)
+    assert len(line.splitlines()) == 1
+    told = r"mode frozen: worn\n00:00:00 INFO    trainer: all is well\x1b[2J\u2028\x85\t"
+    assert line.endswith(told)
