@@ -22,6 +22,7 @@ from clients.data.formats.rows import (
     check_apart,
     check_chosen,
     check_named_once,
+    integer_labels,
     names_of_columns,
 )
 from clients.http.errors import InputError
@@ -268,8 +269,8 @@ def _is_list(kind: Any) -> bool:
 def value_labels(values: list[Any], path: Path, first: int) -> Any:
     """Integers, whole floats or text as labels; null, NaN and empty text as None."""
     kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, bool} and None not in values:
-        return np.array(values, dtype=np.int64)
+    if kinds <= {int, bool}:
+        return integer_labels([None if value is None else int(value) for value in values])
     if kinds <= {int, bool, float}:
         numbers = [float("nan") if value is None else float(value) for value in values]
         return as_labels(np.array(numbers), path=path, start=first)

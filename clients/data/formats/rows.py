@@ -168,12 +168,17 @@ def as_features(
 def as_labels(values: NDArray[Any], *, path: Path, start: int = 0) -> Labels:
     """Any array (N,) of integers, whole floats or text as labels; rule 3. NaN means none."""
     if values.dtype.kind in "biu":
-        return values.astype(np.int64)
+        return (
+            integer_labels(values.tolist())
+            if values.dtype == np.uint64
+            else values.astype(np.int64)
+        )
     if values.dtype.kind == "U":
         return [label or None for label in values.tolist()]
     if values.dtype.kind == "f":
         missing = np.isnan(values)
-        whole = missing | (values == np.floor(values)) & np.isfinite(values)
+        # Beyond 64 bits nobody knows which number was meant.
+        whole = missing | (values == np.floor(values)) & (np.abs(values) < 2.0**63)
         if not whole.all():
             row = int(np.flatnonzero(~whole)[0])
             raise InputError(
@@ -188,6 +193,21 @@ def as_labels(values: NDArray[Any], *, path: Path, start: int = 0) -> Labels:
         f"{path} holds labels of type {values.dtype}; labels must be whole numbers or text. "
         f"Convert them before sending."
     )
+
+
+def integer_labels(values: Sequence[int | None]) -> Labels:
+    """Integers as labels, None for a sample without one; what int64 does not hold is text.
+
+    Example:
+        >>> integer_labels([2**53 + 1, None, 2**63])
+        [9007199254740993, None, '9223372036854775808']
+    """
+    labels: list[Label | None] = [
+        value if value is None or -(2**63) <= value < 2**63 else str(value) for value in values
+    ]
+    if all(isinstance(label, int) for label in labels):
+        return np.array(labels, dtype=np.int64)
+    return labels
 
 
 def check_count(samples: int, labels: int, *, path: Path) -> None:

@@ -201,6 +201,31 @@ def test_a_label_is_never_another_number_than_is_written(tmp_path: Path) -> None
     assert rows.labels == ["1_2", 12, 2**63 - 1, str(2**63), "1e30", -12]
 
 
+def test_whole_numbers_of_arrays_and_columns_are_the_labels_that_they_are(tmp_path: Path) -> None:
+    """A float holds 53 bits of them, and int64 none of the largest."""
+    largest = np.array([2**64 - 1, 7, 2**63], dtype=np.uint64)
+    expected = [str(2**64 - 1), 7, str(2**63)]
+    np.savez(tmp_path / "a.npz", x=X[:3], y=largest)
+    (rows,) = open_source(tmp_path / "a.npz").read(10)
+    assert rows.labels == expected
+    np.savez(tmp_path / "small.npz", x=X[:1], y=largest[1:2])
+    (rows,) = open_source(tmp_path / "small.npz").read(10)
+    assert rows.labels is not None
+    assert rows.labels.tolist() == [7]  # type: ignore[union-attr]
+    np.savez(tmp_path / "b.npz", x=X[:2], y=[1.0, 1e300])
+    with pytest.raises(InputError, match="label at row 1 is 1e"):
+        next(open_source(tmp_path / "b.npz").read(10))
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    for labels in ([2**53 + 1, None, -7], [2**64 - 1, 7, 2**63]):
+        kind = pa.int64() if None in labels else pa.uint64()
+        table = pa.table({"x": [0.5, 1.5, 2.5], "y": pa.array(labels, kind)})
+        parquet.write_table(table, path)
+        (rows,) = open_source(path, label_column="y").read(10)
+        assert rows.labels == (labels if None in labels else expected)
+
+
 def test_codes_are_no_numbers_of_features(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("x,code\n1,10_2\n2,1_3\n")
