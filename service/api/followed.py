@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +63,7 @@ class FollowedModels:
         self._device = device
         self._followed: OrderedDict[str, Followed] = OrderedDict()
         self._loading: dict[str, asyncio.Lock] = {}
+        self._asking: Counter[str] = Counter()  # requests that hold such a lock, or wait for it
 
     async def parts(self, model: NamedModel, service: Settings, stream: Stream) -> Parts:
         """What routes work with for a model, which is followed from now on.
@@ -74,6 +75,7 @@ class FollowedModels:
         """
         key = service.name_of(model.name)
         lock = self._loading.setdefault(key, asyncio.Lock())
+        self._asking[key] += 1
         try:
             async with lock:
                 found = self._followed.get(key)
@@ -88,8 +90,9 @@ class FollowedModels:
                     self._count()
                 self._followed.move_to_end(key)
         finally:
-            if not lock.locked():
-                self._loading.pop(key, None)
+            self._asking[key] -= 1
+            if not self._asking[key]:
+                del self._asking[key], self._loading[key]
         while len(self._followed) > self._process.settings.api_models:
             await self.let_go(next(iter(self._followed)))
         return found.parts
