@@ -255,7 +255,7 @@ class _WithRounding:
 
 def say_error(console: Console, error: Exception) -> None:
     """Tell what could not be sent, where others can."""
-    console.print(f"Error: {error}", style="red", highlight=False, soft_wrap=True)
+    console.print(f"Error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def check_sent(failed: int, folder: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from clients.commands.file_sender import say_error
 from clients.http.client import GMRClient
+from clients.http.errors import InputError
 from tests.service.api.stack import (
     make_settings,
     redis_server,
@@ -152,3 +156,10 @@ def test_labels_go_to_the_models_that_they_name(url: str, tmp_path: Path) -> Non
     named = labels(table, "--model", "pump-7", status=2)
     assert "Leave out --model or --model-column" in named
     assert "are not parted by --model-column" in labels(Path("-"), "--live", status=2)
+
+
+def test_an_error_is_told_as_it_is_whatever_a_cell_holds() -> None:
+    told = io.StringIO()
+    error = "row 0 holds '[/b]', row 1 '[red]'"
+    say_error(Console(file=told, width=200), InputError(error))
+    assert told.getvalue() == f"Error: {error}\n"
