@@ -108,6 +108,15 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8")).hexdigest()
 
 
+# Keeps a key, unless there are too many; one that is there already may be kept again.
+ADD: Final = """
+local keys, id, data, most = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+if not redis.call('HGET', keys, id) and redis.call('HLEN', keys) >= most then return 0 end
+redis.call('HSET', keys, id, data)
+return 1
+"""
+
+
 class KeyStore:
     """What Redis keeps of the keys of the API.
 
@@ -118,20 +127,23 @@ class KeyStore:
     def __init__(self, redis: Caller) -> None:
         self._redis = redis
         self._key = redis.keys.api_keys
+        self._add = redis.client.register_script(ADD)
 
     async def all(self) -> list[ApiKey]:
         """What is kept of the keys of the API, oldest first."""
         values = await self._redis.read(lambda: self._redis.client.hvals(self._key))
         return sorted(map(ApiKey.from_json, values), key=lambda key: (key.made, key.id))
 
-    async def add(self, key: ApiKey) -> None:
-        """Let a key count from now on."""
-        await self._redis.call(
-            lambda: self._redis.client.hset(self._key, key.id, key.to_json()),
+    async def add(self, key: ApiKey, most: int) -> bool:
+        """Let a key count from now on; False where there are as many as there may be."""
+        values: list[str | bytes | int] = [key.id, key.to_json(), most]
+        added = await self._redis.call(
+            lambda: self._add(keys=[self._key], args=values),
             away=lambda error: perhaps_done(
                 error, "the key was made", "Look at GET /keys, and revoke it if nobody has it."
             ),
         )
+        return bool(added)
 
     async def drop(self, id: str) -> bool:
         """Let a key count no more; False where there was none."""

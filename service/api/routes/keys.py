@@ -124,9 +124,8 @@ async def make_key(request: Request) -> Made:
     parts = parts_of(request)
     asked = await read_model(request, parts.settings, Asked)
     kept, key = ApiKey.mint(asked.name, asked.roles)
-    if len(await parts.keys.store.all()) >= MOST_KEYS:
+    if not await parts.keys.store.add(kept, MOST_KEYS):
         raise TooManyKeys.beyond(MOST_KEYS)
-    await parts.keys.store.add(kept)
     return Made(**Listed.of(kept).model_dump(), key=key)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -524,3 +525,18 @@ def test_every_answer_bears_the_id_of_its_request_and_the_audit_names_it(
         assert len(made) == 16
     one, other = (guarded.get("/nowhere").headers["x-request-id"] for _ in range(2))
     assert one != other
+
+
+def test_keys_that_are_made_at_the_same_time_have_the_same_limit(
+    api: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.keys.MOST_KEYS", 3)
+
+    def made(number: int) -> int:
+        asked = {"name": f"key {number}", "roles": ["read"]}
+        return api.post("/keys", json=asked).status_code
+
+    with ThreadPoolExecutor(12) as threads:
+        statuses = sorted(threads.map(made, range(12)))
+    assert statuses == [201] * 3 + [409] * 9
+    assert len(api.get("/keys").json()["keys"]) == 3
