@@ -5,6 +5,7 @@
 | no connection was made | always |
 | a certificate that does not count, or none | never |
 | 429, 503: the service says it did nothing | always |
+| 503 with `perhaps_done`: the service does not know whether it did it | if the call is repeatable |
 | the connection broke, or no answer came in time; 502, 504 | if the call is repeatable |
 | anything else | never |
 
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 _DID_NOTHING = (429, 503)
 _UNKNOWN = (502, 504)
+_PERHAPS_DONE = "perhaps_done"
+"""Member of a problem document; true where a request may have been carried out."""
 
 
 class NotSent(ServiceUnreachable):
@@ -106,5 +109,7 @@ def may_retry(error: BaseException, repeatable: bool) -> bool:
     if isinstance(error, ServiceUnreachable):
         return repeatable
     if isinstance(error, ServiceError):
-        return error.status in _DID_NOTHING or (repeatable and error.status in _UNKNOWN)
+        if error.status in _UNKNOWN or error.context.get(_PERHAPS_DONE):
+            return repeatable
+        return error.status in _DID_NOTHING
     return False

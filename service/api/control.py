@@ -13,6 +13,7 @@ from core.errors import InvalidRequest, UnknownVersion
 from service.api import answers
 from service.api.openapi import json_body, problems
 from service.api.parts import Parts
+from service.broker.connection import StreamUnavailable, perhaps_done
 from service.broker.dead_letters import DeadLetters
 from service.wire import Control
 
@@ -75,7 +76,14 @@ async def apply(
     while not (applied := parts.holds(appended.entry_id)) and time.monotonic() < deadline:
         await asyncio.sleep(POLL_S)
     if applied:
-        letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
+        try:
+            letter = await DeadLetters(parts.stream).of_entry(appended.entry_id)
+        except StreamUnavailable as error:  # it is in the stream all the same
+            raise perhaps_done(
+                error,
+                f"entry {appended.entry_id}, which is in the stream, could be used",
+                "Look at GET /model and GET /deadletters in a moment, before you send it again.",
+            ) from error
         if letter is not None:
             detail, facts = letter.facts["detail"], {"entry_id": appended.entry_id}
             if letter.facts["reason"] == "unknown_version":

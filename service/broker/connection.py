@@ -316,15 +316,27 @@ def turned_away(error: Exception) -> StreamUnavailable:
 
 
 def too_few_replicas(got: int, wanted: int, batch_id: str | None) -> StreamUnavailable:
-    """The error for an entry that too few replicas have, which may be lost with the primary."""
-    again = "" if batch_id is None else f" with the batch_id {batch_id!r}"
-    numbers: dict[str, Any] = {"replicas": got, "wanted": wanted}
+    """The error for an entry that too few replicas have, which may be lost with the primary.
+
+    Arguments:
+        got: Replicas that have it.
+        wanted: That should.
+        batch_id: By which a repeat is recognised; None for a request that has none.
+    """
+    again = (
+        "Look at GET /model and GET /drift/boundaries in a moment, before you send it again: it "
+        "may have been carried out."
+    )
+    numbers: dict[str, Any] = {"replicas": got, "wanted": wanted, "perhaps_done": True}
     if batch_id is not None:
-        numbers["batch_id"] = batch_id
+        again = (
+            f"Send the same again in a moment with the batch_id {batch_id!r}: it is carried out "
+            f"once in either case."
+        )
+        numbers = {"replicas": got, "wanted": wanted, "batch_id": batch_id}
     return StreamUnavailable(
-        f"Redis has the request, but {got} of {wanted} replicas have confirmed it in time. Send "
-        f"the same again in a moment{again}: it is carried out once in either case. For whoever "
-        f"runs the service: look at the replicas, or lower GMR_REDIS_REPLICAS.",
+        f"Redis has the request, but {got} of {wanted} replicas have confirmed it in time. {again} "
+        f"For whoever runs the service: look at the replicas, or lower GMR_REDIS_REPLICAS.",
         **numbers,
     )
 
@@ -358,7 +370,8 @@ def not_known(error: Exception, batch_id: str | None) -> StreamUnavailable:
     if batch_id is None:
         return StreamUnavailable(
             f"{what} request was accepted. Look at GET /model and GET /drift/boundaries in a "
-            f"moment, before you send it again: it might be carried out twice."
+            f"moment, before you send it again: it might be carried out twice.",
+            perhaps_done=True,
         )
     return StreamUnavailable(
         f"{what} batch was accepted. Send the same again in a moment with the batch_id "
@@ -386,7 +399,8 @@ def perhaps_done(error: Exception, what: str, advice: str) -> StreamUnavailable:
     """
     return StreamUnavailable(
         f"Redis does not answer ({type(error).__name__}), so that it is not known whether {what}. "
-        f"{advice}"
+        f"{advice}",
+        perhaps_done=True,
     )
 
 

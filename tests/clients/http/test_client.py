@@ -492,12 +492,13 @@ def test_every_error_is_in_the_tree_of_its_docstring() -> None:
     [
         problem(429, retry_after_s=0.01),
         problem(503),
+        problem(503, perhaps_done=True),
         problem(502),
         problem(504),
         b"",
         b"HTTP/1.1 202 X\r\ncontent-length: 100\r\n\r\nhalf an ans",
     ],
-    ids=["429", "503", "502", "504", "closed at once", "broken off"],
+    ids=["429", "503", "perhaps done", "502", "504", "closed at once", "broken off"],
 )
 def test_a_batch_is_sent_again_with_the_same_id(first: bytes) -> None:
     with ScriptedServer(first, answer(202, INGESTED)) as server:
@@ -517,7 +518,9 @@ def test_what_would_fail_again_is_not_sent_again(status: int) -> None:
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("first", [b"", problem(502), problem(504)])
+@pytest.mark.parametrize(
+    "first", [b"", problem(502), problem(504), problem(503, perhaps_done=True)]
+)
 def test_what_must_not_happen_twice_is_not_sent_again_when_nobody_knows(first: bytes) -> None:
     with ScriptedServer(first, answer(202, {"entry_id": "1-1"})) as server:
         with (

@@ -12,6 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from clients.http.client import GMRClient
+from clients.http.errors import ServiceUnavailable
+from clients.http.retry import RetryPolicy
 from service.broker.caller import READ_S, READ_TRIES, RETRY_S
 from service.broker.connection import SOCKET_TIMEOUT_S
 from service.broker.register import Register
@@ -102,6 +105,7 @@ def test_a_batch_whose_fate_is_unknown_can_be_sent_again_by_its_id(
     with hanging(redis):
         document = problem(send(client, batch), 503, "stream-unavailable")
     id = document["batch_id"]
+    assert "perhaps_done" not in document
     assert given in (None, id)
     assert repr(id) in document["detail"]
     assert "not known" in document["detail"]
@@ -144,6 +148,7 @@ def test_what_cannot_be_checked_is_not_accepted_and_it_is_said(
         for path, body in (("/drift/boundary", None), ("/labels", {"proposal": 1, "label": "a"})):
             document = problem(client.post(path, json=body), 503, "stream-unavailable")
             assert "nothing was accepted. Send the same again" in document["detail"], path
+            assert "perhaps_done" not in document
     assert client.get("/model").json()["backlog"] == before
 
 
@@ -154,6 +159,7 @@ def test_whether_dead_letters_were_dropped_is_not_known(
     with hanging(redis):
         document = problem(client.delete("/deadletters/1-1"), 503, "stream-unavailable")
     assert "not known whether the dead letters were dropped" in document["detail"]
+    assert document["perhaps_done"] is True
     assert "GET /deadletters" in document["detail"]
 
 
@@ -169,7 +175,22 @@ def test_a_request_without_an_id_is_not_to_be_sent_again_blindly(
     with hanging(redis):
         document = problem(client.post("/drift/boundary"), 503, "stream-unavailable")
     assert "not known whether the request was accepted" in document["detail"]
+    assert document["perhaps_done"] is True
     assert "batch_id" not in document
+
+
+@pytest.mark.usefixtures("audited")
+def test_a_client_does_not_repeat_what_may_have_been_done(
+    redis: EmbeddedRedis, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis has the entry, and hangs before it can say so."""
+    monkeypatch.setattr("service.api.routes.drift.check_boundary", unchecked)
+    told: list[Exception] = []
+    policy = RetryPolicy(total_s=5, first_s=0.01, notify=lambda error, _: told.append(error))
+    with GMRClient(str(client.base_url), retry=policy) as sender:
+        with hanging(redis), pytest.raises(ServiceUnavailable, match="might be carried out twice"):
+            sender.declare_boundary()
+        assert not told
 
 
 def test_what_the_model_knows_is_answered_while_redis_hangs(
