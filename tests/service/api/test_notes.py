@@ -7,8 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
+import redis
 
 from service.broker import notes
+from service.broker.stream import Stream
 from service.settings import Settings
 from tests.service.api.stack import learned, problem, serving, teach, training
 
@@ -77,3 +79,23 @@ def test_notes_travel_with_their_boundary_through_restarts_and_rollbacks(
         first, second = boundaries(client)
         assert texts(first) == both[:1]  # what came with the boundary is part of it
         assert texts(second) == [("newer", None)]
+
+
+@pytest.mark.anyio
+async def test_a_note_whose_answer_was_lost_is_there_once(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Stream.open(settings()) as stream:
+        kept, execute, lost = notes.Notes(stream), stream.client.execute_command, [True]
+
+        async def executed(*command: Any, **options: Any) -> Any:
+            answer = await execute(*command, **options)
+            if command[0] == "EVALSHA" and lost and lost.pop():
+                raise redis.ConnectionError("Connection reset by peer")
+            return answer
+
+        monkeypatch.setattr(stream.client, "execute_command", executed)
+        for text in ("one", "two"):
+            await kept.add("1-1", text, None)
+        assert not lost
+        assert [note.text for note in await kept.of("1-1")] == ["one", "two"]
