@@ -177,7 +177,8 @@ class Lease:
     def _try(self) -> dict[str, object] | None:
         """None when the lease is ours now, else who holds it."""
         milliseconds = _milliseconds(self.seconds)
-        taken_by = self._acquire(keys=self._keys, args=[self.token, milliseconds, ""])
+        # It may be ours, if the answer to an earlier try was lost.
+        taken_by = self._acquire(keys=self._keys, args=[self.token, milliseconds, self.token])
         if taken_by is None:
             return None
         holder: dict[str, object] = json.loads(taken_by)
@@ -190,12 +191,13 @@ class Lease:
         return None if taken_by is None else holder
 
 
-# Takes a lease that is free, or that a holder known to be gone has. Gives the holder.
+# Takes a lease that is free, or that one holder has: oneself, or one known to be gone. Gives any
+# other holder.
 ACQUIRE: Final = """
 local lease, fence = KEYS[1], KEYS[2]
-local token, milliseconds, gone = ARGV[1], ARGV[2], ARGV[3]
+local token, milliseconds, from = ARGV[1], ARGV[2], ARGV[3]
 local holder = redis.call('GET', lease)
-if holder and holder ~= gone then return holder end
+if holder and holder ~= from then return holder end
 redis.call('PERSIST', fence)
 redis.call('SET', lease, token, 'PX', milliseconds)
 return false

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from core.errors import InvalidSettings
 from service.broker.connection import SyncClient, connect
@@ -80,6 +81,26 @@ def test_only_one_holds_the_lease(client: SyncClient, keys: Keys) -> None:
         second.acquire(patience_s=0.2)
     assert first.renew()
     assert not second.renew()
+
+
+def test_a_lease_whose_answer_was_lost_is_ones_own(
+    client: SyncClient, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, execute = Lease(client, keys), client.execute_command
+
+    def lost(*command: object, **options: object) -> object:
+        answer = execute(*command, **options)
+        if command[0] != "EVALSHA":
+            return answer
+        raise redis.ConnectionError("Connection reset by peer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(client, "execute_command", lost)
+        with pytest.raises(redis.ConnectionError):
+            lease.acquire(patience_s=0)
+    lease.acquire(patience_s=0)
+    assert lease.held
+    assert lease.renew()
 
 
 def test_a_holder_that_renews_is_noticed_soon(client: SyncClient, keys: Keys) -> None:
