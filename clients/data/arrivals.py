@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from clients.data.folder import LOOK_EVERY_S, SETTLED_S
+from clients.data.folder import LOOK_EVERY_S, Settling
 from clients.data.formats.image import images_of
 
 
@@ -66,6 +66,7 @@ def arrivals(
         InputError: The folder cannot be read.
     """
     given = {one.file: one for one in before}
+    settling = Settling(now)
     while True:
         come = []
         for path in images_of(folder):
@@ -75,7 +76,7 @@ def arrivals(
             if one.file in given and one.file not in unusable:
                 given[one.file] = one
                 changed(path)
-            elif now() - one.changed / 1e9 >= SETTLED_S:
+            elif settling.is_settled(one.file, (one.size, one.changed)):
                 given[one.file] = one
                 come.append(one)
         come.sort(key=lambda one: one.changed)  # by path where they were written together

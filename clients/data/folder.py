@@ -33,6 +33,37 @@ State = tuple[int, int]
 """Size in bytes, and time of the last change in nanoseconds."""
 
 
+class Settling:
+    """Tells which files have not changed for a while.
+
+    A file may say that it was changed in the future: another clock has written it, or an archive
+    from another time zone. Then it counts from when it was seen so first.
+
+    Arguments:
+        now: Unix seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._seen: dict[str, tuple[State, float]] = {}
+
+    def is_settled(self, file: str, state: State) -> bool:
+        """Whether a file has been in a state for long enough.
+
+        Arguments:
+            file: Names it.
+            state: As it is now.
+        """
+        now = self._now()
+        if now - state[1] / 1e9 >= SETTLED_S:
+            self._seen.pop(file, None)
+            return True
+        before, since = self._seen.get(file, (None, now))
+        since = min(since, now) if before == state else now
+        self._seen[file] = state, since
+        return now - since >= SETTLED_S
+
+
 def files_of(
     folder: Path,
     *,
@@ -53,6 +84,7 @@ def files_of(
         InputError: The folder is none, or cannot be read.
     """
     given: dict[Path, State] = {}
+    settling = Settling(now)
     while True:
         unsettled = False
         for path, state in _look(folder):
@@ -60,7 +92,7 @@ def files_of(
                 continue
             if path in given and not watch:
                 continue
-            if now() - state[1] / 1e9 < SETTLED_S:
+            if not settling.is_settled(path.name, state):
                 unsettled = True
                 continue
             given[path] = state

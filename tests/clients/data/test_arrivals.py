@@ -123,3 +123,10 @@ def test_the_first_files_say_whether_a_folder_is_one_of_images(clock: Clock) -> 
         will_hold_images(clock.folder, pause=clock.pause)
     (clock.folder / "cat" / "1.png").unlink()
     assert not will_hold_images(clock.folder, pause=clock.pause)
+
+
+def test_an_image_of_a_camera_whose_clock_is_ahead_comes_once_it_has_settled(clock: Clock) -> None:
+    clock.write("1.png")
+    os.utime(clock.folder / "1.png", (9000, 9000))
+    assert names(come(clock, 1)) == [["1.png"]]
+    assert 1000 + SETTLED_S <= clock.time < 1010

@@ -60,6 +60,19 @@ def test_a_file_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
     assert clock.time >= 1060 + 1 + SETTLED_S
 
 
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_file_of_a_clock_that_is_ahead_is_given_once_it_has_settled(
+    tmp_path: Path, watch: bool
+) -> None:
+    clock, ahead = Clock(), tmp_path / "ahead.csv"
+    clock.write(ahead)
+    os.utime(ahead, (9000, 9000))
+    clock.happens = [lambda: (ahead.write_text("1,2\n3,4"), os.utime(ahead, (9000, 9000)))]
+    found = files_of(tmp_path, watch=watch, pause=clock.pause, now=clock.now)
+    assert next(found) == ahead
+    assert 1000 + 1 + SETTLED_S <= clock.time < 1010
+
+
 def test_a_watched_folder_gives_what_comes_and_what_changes_once_it_has_settled(
     tmp_path: Path,
 ) -> None:
