@@ -6,7 +6,8 @@ waits for the rest of a request for ever. Here is the edge that it leaves to a p
 Rules of this module:
 
 1. The head of a request (its first line and headers) has at most `MAX_HEAD_BYTES`, of these at
-   most `MAX_URL_BYTES` of address, and `MAX_FIELDS` headers. What is larger is not parsed.
+   most `MAX_URL_BYTES` of address, and `MAX_FIELDS` headers. What is larger is not parsed. What
+   stands between two parts of a body, or behind it (trailers), is bounded alike, to within a read.
 2. A head comes whole within `HEAD_S` seconds, and a body at `BODY_BYTES_PER_S` or faster after
    `BODY_S` seconds of patience. A connection that is slower is closed.
 3. There are at most `MAX_CONNECTIONS` connections; each one more is closed at once.
@@ -42,6 +43,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._body_bytes = 0
+        self._no_body_bytes = 0  # that came since the last part of a body
         self._timer: asyncio.TimerHandle | None = None
 
     # Connections ----------------------------------------------------------------------------
@@ -74,7 +76,15 @@ class BoundedConnection(HttpToolsProtocol):
                 part = data[: MAX_HEAD_BYTES + 1 - self._head_bytes]
                 self._head_bytes += len(part)
             data = data[len(part) :]
+            self._no_body_bytes += len(part)
             super().data_received(part)
+            if not self._in_head and self._no_body_bytes > MAX_HEAD_BYTES:
+                self._refuse(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"More than {MAX_HEAD_BYTES} bytes came that are no body. Expected chunks and "
+                    f"trailers within that. Send data in the body.",
+                )
+                return
             if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(
                     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -119,7 +129,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head has come: the body is waited for."""
-        self._in_head, self._head_bytes = False, 0
+        self._in_head, self._head_bytes, self._no_body_bytes = False, 0, 0
         self._cancel()
         self._timer = self.loop.call_later(BODY_S, self._check_body, BODY_S)
         super().on_headers_complete()
@@ -127,6 +137,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
         self._body_bytes += len(body)
+        self._no_body_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -17,6 +17,10 @@ from tests.service.api.stack import serving, wait_until
 from tests.service.running import LONGEST_S
 
 HEAD = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = (
+    b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
 
 
 @pytest.fixture
@@ -62,8 +66,10 @@ def feed(writer: socket.socket, data: bytes, times: int) -> None:
         (b"GET /", b"x" * 65536, 414),
         (HEAD, b"X-Many: %s\r\n" % (b"y" * 4000), 431),
         (b"", b"\r\n" * 30000, 431),
+        (CHUNKED + b"0\r\nX-Long: ", b"x" * 65536, 431),
+        (CHUNKED + b"1;", b"x" * 65536, 431),
     ],
-    ids=["one header", "address", "many headers", "empty lines"],
+    ids=["one header", "address", "many headers", "empty lines", "trailer", "chunk extension"],
 )
 def test_a_head_without_end_is_refused_while_others_are_answered(
     connect: Callable[[], socket.socket],
