@@ -116,7 +116,8 @@ def sample_command(
                 writer.writerow([_cell(value) for value in (plain(label), *row)])
     if short := int(drawn.short.sum()):
         typer.echo(
-            f"{short} of {n} samples are less probable than was asked for: the best that came.",
+            f"{short} of {len(drawn.short)} samples are less probable than was asked for: the best "
+            f"that came.",
             err=True,
         )
 

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from clients.commands.cli import app
+from clients.http.answers import Samples
+from clients.http.client import GMRClient
 from tests.service.api.stack import make_settings, redis_server, serving, training
 
 SHOPS = {"corner": 5.0, "market": 80.0}
@@ -62,3 +64,23 @@ def test_rows_of_the_table_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [row["shop"] or "" for row in document["rows"]] == [row["shop"] for row in rows]
     assert len(document["features"][0]) > len(document["rows"][0])
     assert "Rows of a table cannot be saved as a.npz." in " ".join(said.split())
+
+
+def test_what_falls_short_is_told_of_as_many_samples_as_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """How many are drawn is the service's to say, where the command does not."""
+    drawn = Samples(
+        model_version=1,
+        features=np.zeros((3, 2), np.float32),
+        labels=np.array(["a", "a", "a"]),
+        log_likelihoods=np.zeros(3),
+        probabilities=np.full(3, 0.5, np.float32),
+        short=np.array([True, False, True]),
+        seed=1,
+    )
+    monkeypatch.setattr(GMRClient, "sample", lambda *_, **__: drawn)
+    monkeypatch.setattr(GMRClient, "feature_names", lambda _: None)
+    result = CliRunner().invoke(app, ["sample", "--min-probability", "1"])
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("2 of 3 samples are less probable than was asked for")
