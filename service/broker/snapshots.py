@@ -9,7 +9,8 @@ Rules of this module:
 1. A notice comes after what it speaks of, and says which entries that contains.
 2. Taking over a newer snapshot is one assignment. Whoever took the older one from
    `SnapshotFollower.current` finishes with it.
-3. A snapshot that cannot be read is left out: the one before goes on answering.
+3. A snapshot that cannot be read is left out: the one before goes on answering. Where the fault
+   may pass, and nothing newer comes, it is tried again.
 """
 
 from __future__ import annotations
@@ -210,6 +211,7 @@ class SnapshotFollower:
     async def run(self) -> None:
         """Follow until cancelled, whatever happens to Redis."""
         last: str | None = None
+        missed: Notice | None = None
         while True:
             try:
                 if last is None:
@@ -217,13 +219,15 @@ class SnapshotFollower:
                     last = "0-0" if notice is None else notice.id
                 else:
                     notice = await self._stream.reports.next_notice(last, block_ms=WAIT_MS)
-                if notice is not None:
-                    await self._take(notice)
+                if notice is not None or missed is not None:
+                    notice, before = notice or missed, missed
+                    assert notice is not None
+                    missed = None if await self._take(notice, again=notice == before) else notice
                     last = notice.id
             except StreamUnavailable as error:
                 logger.warning("no news of the model for the moment: %s", error)
                 # A Redis that lost its data begins its ids anew.
-                last = None
+                last = missed = None
                 await asyncio.sleep(PAUSE_S)
             except Exception:
                 logger.exception("the latest snapshot cannot be taken over; trying again")
@@ -242,7 +246,13 @@ class SnapshotFollower:
         """Return when `current` is replaced next."""
         await self._news.wait()
 
-    async def _take(self, notice: Notice) -> None:
+    async def _take(self, notice: Notice, *, again: bool) -> bool:
+        """Serve what a notice speaks of; False where that may go well another time.
+
+        Arguments:
+            notice: Of a snapshot.
+            again: Whether it was tried before, and that told.
+        """
         model = (notice.location, notice.version)
         snapshot: Snapshot | None = None
         held: list[dict[str, Any]] = []
@@ -254,14 +264,15 @@ class SnapshotFollower:
             except (OSError, InvalidCheckpoint) as error:
                 # Replaced meanwhile by a newer one, or written to a folder that this
                 # process does not see.
-                logger.error(
+                logger.log(
+                    logging.DEBUG if again else logging.ERROR,
                     "snapshot %s (version %d) cannot be read: %s. If this lasts, and the trainer "
                     "is on another machine, set GMR_SNAPSHOT_STORE=redis for it.",
                     notice.location,
                     notice.version,
                     error,
                 )
-                return
+                return isinstance(error, InvalidCheckpoint)
         self.current = Served(
             snapshot, notice.entries_applied, notice.last_entry_id, notice.time, held
         )
@@ -270,6 +281,7 @@ class SnapshotFollower:
         self._taken = model
         news, self._news = self._news, asyncio.Event()
         news.set()
+        return True
 
     async def _load(self, notice: Notice) -> tuple[Snapshot, list[dict[str, Any]]]:
         if notice.location.startswith(IN_REDIS):

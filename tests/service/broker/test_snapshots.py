@@ -260,6 +260,28 @@ async def test_a_snapshot_that_cannot_be_read_is_left_out(
         await until(lambda: version(follower) == 3)
 
 
+async def test_a_snapshot_that_could_not_be_read_for_a_moment_is_served_though_none_follows(
+    publisher: Publisher,
+    configured: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    load, failures = SnapshotFollower._load, [OSError(24, "Too many open files")] * 2
+
+    async def loaded(follower: SnapshotFollower, notice: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await load(follower, notice)
+
+    monkeypatch.setattr(SnapshotFollower, "_load", loaded)
+    monkeypatch.setattr("service.broker.snapshots.WAIT_MS", 50)
+    publisher.publish(snapshots(1)[0], Position("1-0", 1))
+    async with following(configured) as follower:
+        await until(lambda: version(follower) == 1)
+    assert not failures
+    assert len([one for one in caplog.records if one.levelname == "ERROR"]) == 1
+
+
 async def test_following_goes_on_through_a_restart_of_redis(
     own_redis: EmbeddedRedis, settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
