@@ -33,7 +33,7 @@ COUNT_S: Final = 1.0
 class Parts:
     """The parts by which one API process answers for one model.
 
-    All but `draining` and `started` are set once.
+    All but `draining`, `started` and `uploading` are set once.
 
     Arguments:
         of_service: The stream of the own model of the service that has the model; its status says
@@ -53,6 +53,7 @@ class Parts:
     of_service: Stream
     draining: bool = False
     started: bool = False  # Redis has answered, and the model that there was is loaded
+    uploading: int = 0  # checkpoints that come
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property

@@ -29,7 +29,7 @@ APPLY_TIMEOUT_S: Final = 30.0
 """A large model takes the trainer some seconds to read and to publish."""
 
 MOST_UPLOADS: Final = 2
-"""That may wait at a time: Redis holds them."""
+"""That may come or wait at a time: Redis holds them."""
 
 
 @router.get(
@@ -78,13 +78,18 @@ async def upload(request: Request) -> Response:
     GMR_MAX_CHECKPOINT_BYTES."""
     parts = parts_of(request)
     media_type(request, (SAFETENSORS, OCTETS))
-    if await parts.stream.transfers.uploads() >= MOST_UPLOADS:
+    waiting = await parts.stream.transfers.uploads()
+    if waiting + parts.uploading >= MOST_UPLOADS:
         raise BacklogFull(
-            f"{MOST_UPLOADS} uploaded checkpoints wait to be taken over, which is the limit; "
-            f"nothing was added. Send this one again in a moment.",
+            f"{MOST_UPLOADS} uploaded checkpoints come, or wait to be taken over, which is the "
+            f"limit; nothing was added. Send this one again in a moment.",
             uploads=MOST_UPLOADS,
         )
-    received, n_features = await _receive(request, parts)
+    parts.uploading += 1
+    try:
+        received, n_features = await _receive(request, parts)
+    finally:
+        parts.uploading -= 1
     try:
         return await apply(
             parts, Control("restore", upload=received), APPLY_TIMEOUT_S, n_features=n_features

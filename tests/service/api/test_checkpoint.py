@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -197,6 +199,32 @@ def test_only_so_many_uploads_wait_at_a_time(
         response = client.put("/model/checkpoint", content=content, headers=BINARY)
         problem(response, 429, "backlog-full")
         assert "Retry-After" in response.headers
+
+
+def test_only_so_many_uploads_come_at_a_time(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.checkpoint.APPLY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("service.api.routes.checkpoint.PIECE_BYTES", 100)
+    made, content = settings(), pack(FORMAT, {"x": torch.zeros(1000)}, {})
+    head = (
+        f"PUT /model/checkpoint HTTP/1.1\r\nHost: localhost\r\nContent-Type: {SAFETENSORS}\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
+    )
+    with serving(made) as client, contextlib.ExitStack() as stack:
+        for n in (1, 2):
+            address = client.base_url.host, client.base_url.port
+            sender = stack.enter_context(socket.create_connection(address, 10))
+            sender.sendall(head.encode() + content[:1000])
+            wait_until(lambda n=n: len(kept_in_redis(made)) == n)  # type: ignore[misc]
+        response = client.put("/model/checkpoint", content=content, headers=BINARY)
+        problem(response, 429, "backlog-full")
+        stack.close()  # they break off, and make room
+        wait_until(
+            lambda: (
+                client.put("/model/checkpoint", content=content, headers=BINARY).status_code == 202
+            )
+        )
 
 
 def test_a_file_that_only_looks_like_a_checkpoint_is_refused_by_the_trainer(
