@@ -11,10 +11,7 @@ Rules of this module:
 from __future__ import annotations
 
 import inspect
-import signal
-import sys
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 import typer
@@ -325,14 +322,7 @@ app = _make_app()
 
 def main() -> None:
     """Entry point of the console script."""
-    if sys.argv[1:2] and sys.argv[1] not in SETTINGS_AS_FLAGS:  # which listen to it themselves
-        signal.signal(signal.SIGTERM, _end)
     app(prog_name="gmr")
-
-
-def _end(number: int, _: FrameType | None) -> None:
-    """End a command so that what it has made for itself goes with it, such as copies of samples."""
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -18,7 +17,6 @@ from clients.commands.serving import NOT_FLAGS
 from clients.http.errors import InputError, ServiceUnreachable
 from core.errors import GMRError, InvalidSettings
 from service.settings import Settings
-from tests.service.running import wait_until
 
 HEAVY = {"torch", "numpy", "fastapi", "pydantic", "httpx2", "sklearn", "matplotlib"}
 
@@ -252,20 +250,3 @@ def test_a_run_time_that_is_a_time_leads_to_where_one_may_be_given(gmr: CliRunne
     assert result.exit_code == 2
     assert "GMR_ERT=30d" in result.output
     assert "gmr models make NAME --set ert=30d" in result.output
-
-
-def test_an_end_by_sigterm_leaves_no_copy_of_what_was_read(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clients.commands.cli", "encoding", "-"],
-        stdin=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    with process:
-        assert process.stdin is not None
-        process.stdin.write(b"a,b\n" * 100_000)
-        process.stdin.flush()
-        wait_until(lambda: list(tmp_path.glob("gmr-*/standard-input")))
-        process.terminate()
-        assert process.wait(30) == 128 + signal.SIGTERM
-    assert not list(tmp_path.iterdir())
