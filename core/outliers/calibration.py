@@ -138,9 +138,12 @@ class Rescored:
 
     @property
     def widened(self) -> Tensor:
-        """Factor by which each one's spread has grown, with shape (S,); 1 where it had none."""
-        spread = self.spread
-        return torch.where(spread > 0, _half_width(self.now.float().cpu()) / spread, 1.0)
+        """Factor by which each one's spread has grown, with shape (S,); 1 where it had or has none.
+
+        Rows that all became one value would call every sample strange.
+        """
+        before, now = self.spread, replace(self, before=self.now).spread
+        return torch.where((before > 0) & (now > 0), now / before, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -254,3 +254,28 @@ def test_while_windows_are_fitted_the_rate_is_kept(preset: str) -> None:
                 assert p_values is not None
                 shares.append(float((p_values <= 0.05).double().mean()))
     assert 0.02 < min(shares) < max(shares) < 0.1, shares
+
+
+def test_rows_of_a_labelled_table_follow_a_pause_and_no_fit_of_a_single_class() -> None:
+    """Each class has a window of its own: to follow every one of them adds up."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(4, 32, generator=generator)
+    kinds = torch.randint(4, (2300,), generator=generator)
+    x = centres[kinds] + torch.randn(2300, 32, generator=generator)
+    engine = Engine(EngineConfig(detector="none"))
+    state, fitted = engine.start(), 0
+    for begin in range(0, 2300, 100):
+        some = slice(begin, begin + 100)
+        before = state
+        state, _ = engine.step(state, Batch.of(x[some], kinds[some].tolist()))
+        if before.model.calibration.current:
+            rows = before.model.calibration.current[0].rows
+            kept = len(state.model.calibration.current[0].rows) - 50
+            assert torch.equal(state.model.calibration.current[0].rows[:kept], rows[-kept:])
+            learner, was = state.model.learner, before.model.learner
+            fitted += engine.learner.waiting(learner) < engine.learner.waiting(was) + 100
+    assert fitted > 1
+    settled, _ = engine.settle(state)
+    old, new = (one.model.calibration.current[0].rows for one in (state, settled))
+    assert len(old) == len(new)
+    assert not torch.equal(old, new)

@@ -209,3 +209,12 @@ def test_a_far_row_does_not_carry_the_others_with_it_when_a_fit_widens_scores() 
     assert now.median(0).values == pytest.approx(rows[usual].median(0).values + 0.4, abs=0.15)
     assert now.std(0) == pytest.approx(1.5 * rows[usual].std(0), abs=0.1)
     assert calibration.current[0].rows[7].max() < -1e6
+
+
+def test_rows_do_not_become_one_value_where_a_score_no_longer_varies() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows, drawn = (torch.randn(n, 1, generator=generator) for n in (300, 128))
+    one = Rescored(drawn, torch.full_like(drawn, 0.5))
+    calibration = Calibration().observed(rows, 300, 0).refitted(one, one)
+    assert calibration.current[0].rows.std() == pytest.approx(float(rows.std()), rel=1e-4)
+    assert calibration.current[0].rows.mean() != rows.mean()
