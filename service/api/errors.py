@@ -42,35 +42,42 @@ class BodyTooLarge(InvalidRequest):
     @classmethod
     def beyond(cls, limit: int, got: int | None = None) -> BodyTooLarge:
         """The error for a body of `got` bytes, None while only "too many" is known."""
-        size = f"{got} bytes" if got is not None else f"more than {limit} bytes"
-        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
-        return cls(
-            f"The body has {size}; the service takes at most {limit} in one request. "
+        return cls._of(
+            f"The body has {_bytes(limit, got)}; the service takes at most {limit} in one request. "
             f"Send fewer samples at a time, or uint8 instead of JSON, or raise GMR_MAX_BODY_BYTES.",
-            **numbers,
+            limit,
+            got,
         )
 
     @classmethod
     def of_fields(cls, limit: int, got: int | None = None) -> BodyTooLarge:
         """The error for a body of a few fields with `got` bytes, None as for `beyond`."""
-        size = f"{got} bytes" if got is not None else f"more than {limit} bytes"
-        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
-        return cls(
-            f"The body has {size}; this route takes at most {limit}. Expected an object with a "
-            f"few fields. Leave out the rest.",
-            **numbers,
+        return cls._of(
+            f"The body has {_bytes(limit, got)}; this route takes at most {limit}. Expected an "
+            f"object with a few fields. Leave out the rest.",
+            limit,
+            got,
         )
 
     @classmethod
     def checkpoint(cls, limit: int, got: int | None = None) -> BodyTooLarge:
         """The error for a checkpoint of `got` bytes, None while only "too many" is known."""
-        size = f"{got:,} bytes" if got is not None else f"more than {limit:,} bytes"
-        numbers = {"limit": limit} if got is None else {"limit": limit, "got": got}
-        return cls(
-            f"The checkpoint has {size}; the limit is {limit:,}. Raise GMR_MAX_CHECKPOINT_BYTES "
-            f"at this service, start it again and send the same once more.",
-            **numbers,
+        return cls._of(
+            f"The checkpoint has {_bytes(limit, got, ',')}; the limit is {limit:,}. Raise "
+            f"GMR_MAX_CHECKPOINT_BYTES at this service, start it again and send the same once "
+            f"more.",
+            limit,
+            got,
         )
+
+    @classmethod
+    def _of(cls, message: str, limit: int, got: int | None) -> BodyTooLarge:
+        return cls(message, limit=limit, **({} if got is None else {"got": got}))
+
+
+def _bytes(limit: int, got: int | None, form: str = "") -> str:
+    """The size of a body, as far as it is known."""
+    return f"more than {limit:{form}} bytes" if got is None else f"{got:{form}} bytes"
 
 
 class VersionNotServed(InvalidRequest):
