@@ -120,6 +120,7 @@ LABELS = {
     "gmr_key_outliers": ["key"],
     "gmr_batches_rejected_total": ["reason"],
     "gmr_models": ["state"],
+    "gmr_bucket_works": ["bucket"],
     "gmr_labels_unmatched_total": ["reason"],
     "gmr_drift_statistic": ["detector"],
     "gmr_mode": ["mode"],

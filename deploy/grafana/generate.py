@@ -672,6 +672,13 @@ DASHBOARDS = (
                     ),
                     more=FROM_ZERO,
                 ),
+                Panel(
+                    "Buckets",
+                    "Of a cluster: 1 where the trainer of a bucket reports, has begun and does not "
+                    "hang; nothing where there is no cluster.",
+                    (Query(f"min by (bucket) (gmr_bucket_works{{{OF_ALL}}})", "{{bucket}}"),),
+                    more=FROM_ZERO,
+                ),
             ),
         },
     ),

@@ -78,6 +78,7 @@ class ApiMetrics:
         self._models: Mapping[str, int] = {}
         self._heartbeat_age: float | None = None
         self._trainer_works: bool | None = None
+        self._buckets: Mapping[str, bool] = {}
         # What all processes count together, as far as it is known here; and what is not in it yet.
         self._samples_ingested: int | None = None
         self._batches_ingested = 0
@@ -138,7 +139,7 @@ class ApiMetrics:
         self._redis_up = False
         self._backlog = self._heartbeat_age = self._dead_letters = self._ids_age = None
         self._checkpoint_since = self._trainer_works = None
-        self._models = {}
+        self._models, self._buckets = {}, {}
 
     def redis_answered(
         self,
@@ -146,6 +147,7 @@ class ApiMetrics:
         backlog: int,
         heartbeat_age: float | None,
         trainer_works: bool | None = None,
+        buckets: Mapping[str, bool] = MappingProxyType({}),
         dead_letters: tuple[int, int] | None = None,
         models: Mapping[str, int] = MappingProxyType({}),
         ids_age: float | None = None,
@@ -157,6 +159,7 @@ class ApiMetrics:
             backlog: Entries accepted that the served snapshot does not hold.
             heartbeat_age: Seconds since the trainer reported; None when it never has.
             trainer_works: Whether `/health/ready` finds no fault in it; None where that is unknown.
+            buckets: The same of the trainer of each bucket of a cluster, by its name.
             dead_letters: How many were not sent again, and the bytes of what they hold.
             models: Named models by their state.
             ids_age: Seconds since the oldest batch id that is remembered; None where none is.
@@ -169,7 +172,7 @@ class ApiMetrics:
         self._models = models
         self._dead_letters = dead_letters
         self._backlog, self._heartbeat_age = backlog, heartbeat_age
-        self._trainer_works = trainer_works
+        self._trainer_works, self._buckets = trainer_works, buckets
 
     def text(self, trainer: bytes | None = None) -> bytes:
         """All of it in Prometheus' text format.
@@ -252,6 +255,15 @@ class ApiMetrics:
                 "1 where the trainer reports, has begun and does not hang.",
                 float(self._trainer_works),
             )
+        if self._buckets:
+            buckets = GaugeMetricFamily(
+                "gmr_bucket_works",
+                "1 where the trainer of a bucket reports, has begun and does not hang.",
+                labels=["bucket"],
+            )
+            for bucket, works in self._buckets.items():
+                buckets.add_metric([bucket], float(works))
+            yield buckets
 
 
 class _Fixed(Collector):

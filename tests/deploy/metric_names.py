@@ -23,6 +23,7 @@ def families() -> dict[str, Metric]:
         backlog=0,
         heartbeat_age=0,
         trainer_works=True,
+        buckets={"default-b000": True},
         dead_letters=(0, 0),
         models={"loaded": 1},
         ids_age=0.0,

@@ -84,6 +84,7 @@ OF_ALL = {
     "gmr_http_request_duration_seconds_bucket",
     "gmr_models",
     "gmr_api_models",
+    "gmr_bucket_works",
 }
 """What a process tells of all models together."""
 

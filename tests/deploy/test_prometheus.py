@@ -297,6 +297,7 @@ OF_A_REFUSAL = "GMRBatchesRejected"
 RIGHTLY_EMPTY = {
     "gmr_webhook_deliveries_total": "no webhook is told of anything here",
     "gmr_models": "there is no named model",
+    "gmr_bucket_works": "there is no cluster",
     "gmr_key_samples": "nobody brings a key",
     "gmr_key_outliers": "nobody brings a key",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -34,7 +35,7 @@ async def metrics(request: Request) -> Response:
     parts, services = parts_of(request), services_of(request)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            accepted, (age, works), status, trainer, dead_letters, ids_age = await asyncio.gather(
+            accepted, trainers, status, trainer, dead_letters, ids_age = await asyncio.gather(
                 parts.stream.accepted(),
                 _trainers(parts, services),
                 parts.stream.reports.status(),
@@ -49,8 +50,9 @@ async def metrics(request: Request) -> Response:
     else:
         parts.metrics.redis_answered(
             backlog=max(0, accepted - parts.entries_applied),
-            heartbeat_age=age,
-            trainer_works=works,
+            heartbeat_age=trainers.heartbeat_age,
+            trainer_works=trainers.works,
+            buckets=trainers.buckets,
             dead_letters=dead_letters,
             models=models,
             ids_age=ids_age,
@@ -79,19 +81,31 @@ async def _models(services: Services | None) -> dict[str, int]:
     )
 
 
-async def _trainers(parts: Parts, services: Services | None) -> tuple[float | None, bool | None]:
-    """Seconds since that trainer reported which has been silent for longest, and whether
-    `/health/ready` finds no fault in it.
+@dataclass(frozen=True)
+class _Trainers:
+    """What the trainers of a service, or of a cluster, say of themselves.
 
-    Of a cluster, those of all buckets are asked for the first, and the second is None. The first is
-    None where none has reported.
+    Arguments:
+        heartbeat_age: Seconds since that one reported which has been silent for longest; None where
+            none has.
+        works: Whether `/health/ready` finds no fault in the trainer of the service; None of a
+            cluster, which has one for each bucket.
+        buckets: The same of each bucket of a cluster, by its `GMR_MODEL`.
     """
-    streams = [parts.of_service]
+
+    heartbeat_age: float | None
+    works: bool | None
+    buckets: dict[str, bool] = field(default_factory=dict)
+
+
+async def _trainers(parts: Parts, services: Services | None) -> _Trainers:
+    streams = {parts.settings.model: parts.of_service}
     if services is not None:
-        streams = [one.stream for one in await services.all()]
-    statuses = await asyncio.gather(*(one.reports.status() for one in streams))
+        streams = {one.settings.model: one.stream for one in await services.all()}
+    statuses = await asyncio.gather(*(one.reports.status() for one in streams.values()))
     ages = [heartbeat_age(status) for status in statuses]
     age = max((age for age in ages if age is not None), default=None)
+    works = [not faults_of_trainer(one, parts.settings.stall_s) for one in statuses]
     if services is not None and services.are_buckets:
-        return age, None
-    return age, not any(faults_of_trainer(one, parts.settings.stall_s) for one in statuses)
+        return _Trainers(age, None, dict(zip(streams, works, strict=True)))
+    return _Trainers(age, all(works))

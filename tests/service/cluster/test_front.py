@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from service.broker.connection import connect
 from service.broker.keys import Keys
@@ -44,6 +45,13 @@ def name_in(bucket: int, *, after: int = 0) -> str:
 def begin(settings: Settings, buckets: int) -> None:
     with connect(str(settings.redis_address())) as client:
         agree(client, settings.model, buckets, buckets)
+
+
+def works(metrics: str) -> dict[str, bool]:
+    """What is told of each bucket's trainer."""
+    families = {family.name: family for family in text_string_to_metric_families(metrics)}
+    samples = families["gmr_bucket_works"].samples
+    return {sample.labels["bucket"]: bool(sample.value) for sample in samples}
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +101,9 @@ def test_models_of_all_buckets_are_made_taught_and_asked_at_one_address(
             assert client.hexists(keys.models, name)
     metrics = front.get("/metrics").text
     assert "gmr_trainer_heartbeat_age_seconds" in metrics
+    assert works(metrics) == {
+        f"{cluster.model}-b{bucket:03d}": bucket in LED for bucket in range(3)
+    }
     assert sum(
         float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("gmr_models{")
     ) >= len(names)
@@ -220,3 +231,18 @@ def test_the_oldest_heartbeat_of_all_buckets_is_told(redis_url: str, tmp_path: P
         if line.startswith("gmr_trainer_heartbeat_age_seconds ")
     ]
     assert 500 <= age < 600
+
+
+def test_whether_each_bucket_is_led_is_told(redis_url: str, tmp_path: Path) -> None:
+    """One works, one has been silent for long, and one never had a host."""
+    settings = make_settings(redis_url, tmp_path, cluster=True)
+    begin(settings, 3)
+    with connect(redis_url) as client:
+        for bucket, ago in ((1, 500.0), (2, 1.0)):
+            status = json.dumps({"time": time.time() - ago, "started": True})
+            client.set(Keys(settings_of(settings, bucket).model).status, status)
+    with serving(settings) as client_of_api:
+        metrics = client_of_api.get("/metrics").text
+    led = {f"{settings.model}-b{bucket:03d}": bucket == 2 for bucket in range(3)}
+    assert works(metrics) == led
+    assert "gmr_trainer_works" not in metrics
