@@ -143,6 +143,9 @@ def check_learner(make: Callable[[EngineConfig], Learner[Any]]) -> None:
     n_classes = 0
     for x, codes in _batches():
         if not len(x):
+            kept = learner.absorbed(state, generator)
+            assert learner.raw_samples(kept) == 0, "absorbed() holds on to raw samples"
+            assert learner.model(kept) is not None, "absorbed() loses what was learned"
             state, _ = learner.begin_sub_task(state, generator)
             assert learner.raw_samples(state) == 0, "raw samples outlive their sub-task"
             continue

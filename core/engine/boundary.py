@@ -109,6 +109,8 @@ class BoundaryCrossing:
         if recurrence is None or not mostly_labelled(codes):
             state, replays = self.learning.consolidated(state)
             events += replays
+        else:
+            state = self.learning.absorbed(state)
         state = self._remembered(state, ended)
         # 5. Call components by what labels mean from now on.
         if relabelled:
@@ -177,7 +179,9 @@ class BoundaryCrossing:
             ended: Before that.
         """
         if state.sub_task.recurrence is not None:
-            return state.with_model(calibration=state.model.calibration.crossed(torch.zeros(0, 1)))
+            past = state.past.retention.passed(state.model.class_counts, state.model.samples_seen)
+            calibration = state.model.calibration.crossed(torch.zeros(0, 1))
+            return state.with_model(calibration=calibration).with_past(retention=past)
         learner = self.learning.learner
         model = learner.model(state.model.learner)
         past = state.past.retention.crossed(

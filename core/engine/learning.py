@@ -21,6 +21,7 @@ from core.engine.state import EngineState
 from core.events import ClassDiscovered, Event, SetAsideReleased
 from core.learners.learner import Learner, Scores
 from core.memory.fingerprints import fingerprints
+from core.outliers.calibration import Calibration
 from core.outliers.unknown import least_known
 
 STAND_IN_WEIGHT = 50.0
@@ -146,6 +147,18 @@ class Learning:
         next_sub_task = state.with_sub_task(number=state.sub_task.number + 1)
         return state, [replayed(next_sub_task, replay) for replay in replays]
 
+    def absorbed(self, state: EngineState) -> EngineState:
+        """No raw sample is held any more: what is known learns on; the version grows by one."""
+        generator = torch.Generator()
+        generator.set_state(state.model.random)
+        learner = self.learner.absorbed(state.model.learner, generator)
+        panel = state.model.panel
+        return state.changed(
+            learner=learner,
+            random=generator.get_state(),
+            panel=None if panel is None else panel.in_new_sub_task(),
+        )
+
     def renamed(self, state: EngineState, batches: tuple[Batch, ...], shown: Tensor) -> EngineState:
         """Labels mean something else, as these samples say; the version grows by one.
 
@@ -177,6 +190,9 @@ class Learning:
         new = old.without_unit_range(x).observed(x, rests=True)
         if not old.settling or new.identity:
             return state.with_model(standardiser=new), False
+        if old.identity:
+            # What is usual of images says nothing of the rows of a table.
+            state = state.with_model(calibration=Calibration())
         new = new.refitted()
         factor, offset = new.change_from(old)
         learner = self.learner.rescale(state.model.learner, factor, offset)

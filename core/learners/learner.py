@@ -151,6 +151,10 @@ class Learner(Protocol[S]):
         """
         ...
 
+    def absorbed(self, state: S, generator: torch.Generator) -> S:
+        """Learn the raw samples that are held, and let them go; components learn on."""
+        ...
+
     def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
         """A boundary: what was learned becomes the generator, raw samples are let go."""
         ...

@@ -313,7 +313,7 @@ class RetentionSets:
             latest: Which components learned the sub-task, with shape (K,), bool; None: all.
             served: What others say beside the model; None where nobody does.
         """
-        moved = RetentionSets(self.sets, class_counts, samples_seen)
+        moved = self.passed(class_counts, samples_seen)
         if model is None or samples_seen <= self.samples_seen:
             return moved
         dtype = torch.float16 if standardiser.identity else torch.float32
@@ -345,6 +345,15 @@ class RetentionSets:
             tuple(class_counts[code] - earlier[code] for code in shown),
         )
         return replace(moved, sets=(*(one.first(each) for one in sets), new))
+
+    def passed(self, class_counts: tuple[int, ...], samples_seen: int) -> RetentionSets:
+        """A sub-task has ended that leaves no set of its own: it was there before.
+
+        Arguments:
+            class_counts: Labelled samples learned per class, by now.
+            samples_seen: Samples learned, by now.
+        """
+        return RetentionSets(self.sets, class_counts, samples_seen)
 
     def report(
         self,

@@ -206,11 +206,12 @@ class PerClassLearner(ABC, Generic[S]):
         votes = renamed(state.votes, responsibilities(scores.joint), codes, shown)
         return state.with_votes(votes).named()
 
+    def absorbed(self, state: S, generator: torch.Generator) -> S:
+        return self.windows.all_absorbed(state, generator)
+
     def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
         before = len(state)
-        state = self.windows.finished(state)
-        for index in range(len(state.groups)):
-            state = self.windows.absorbed(state, index, generator)
+        state = self.windows.all_absorbed(state, generator)
         seen = dict(state.sub_tasks_of)
         for group in state.groups:
             seen[group.owner] = seen.get(group.owner, 0) + 1

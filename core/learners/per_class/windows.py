@@ -72,3 +72,10 @@ class Windows(ABC, Generic[S]):
     def finished(self, state: S) -> S:
         """With nothing left undone that merging would let go of."""
         return state
+
+    def all_absorbed(self, state: S, generator: torch.Generator) -> S:
+        """With every window learned and let go."""
+        state = self.finished(state)
+        for index in range(len(state.groups)):
+            state = self.absorbed(state, index, generator)
+        return state

@@ -90,6 +90,9 @@ class GradientLearner(Generic[S]):
     def settle(self, state: S, generator: torch.Generator) -> S:
         return state
 
+    def absorbed(self, state: S, generator: torch.Generator) -> S:
+        return state
+
     def latest(self, state: S) -> Tensor:
         return torch.ones(len(state.weight), dtype=torch.bool, device=state.weight.device)
 

@@ -83,6 +83,36 @@ def test_a_return_after_an_unlabelled_sub_task_is_a_boundary(preset: str) -> Non
     }
 
 
+def test_a_sub_task_returns_as_often_as_it_comes() -> None:
+    """What one return has shown is no part of the next sub-task."""
+    parts = [Part(clouds, True) for clouds in ([0, 1], [2, 3]) * 3]
+    _, told = passed(8, parts, seed=1)
+    assert returns(told) == [[], [None], [0], [1], [0], [1]]
+
+
+def test_a_sub_task_after_a_return_is_remembered_by_its_own_classes() -> None:
+    clouds = ([0, 1], [2, 3], [0, 1], [4, 5], [2, 3], [4, 5])
+    state, told = passed(8, [Part(one, True) for one in clouds], seed=1)
+    assert returns(told) == [[], [None], [0], [None], [1], [3]]
+    shown = [set(one.codes.tolist()) for one in state.past.retention.sets]
+    assert shown == [{0, 1}, {2, 3}, {4, 5}]
+    assert state.model.samples_seen - state.past.retention.samples_seen == 100 * BATCHES
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+def test_no_raw_sample_survives_its_sub_task_where_another_returns(preset: str) -> None:
+    parts = [Part(clouds, True) for clouds in ([0, 1], [2, 3], [0, 1])]
+    state, told = passed(8, parts, seed=1, config=EngineConfig(preset=preset, warm_up=400))
+    assert returns(told) == [[], [None], [0]]
+    ended = {code for code, label in enumerate(state.model.classes) if label in (2, 3)}
+    groups = {group.owner: group.held for group in state.model.learner.groups}
+    assert [groups.get(code, 0) for code in ended] == [0, 0]
+    assert state.model.panel is not None
+    near = state.model.panel.neighbours
+    few = near.clusters.masses[: near.size] < 3
+    assert not ended & set(near.clusters.codes[: near.size][few].tolist())
+
+
 def off(x: Tensor, _: torch.Generator) -> Tensor:
     """One sensor is off by a deviation of one cloud and a half."""
     return x + 1.5 * torch.eye(x.shape[1])[3]

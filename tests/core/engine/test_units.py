@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,6 +16,8 @@ from core.engine.engine import Engine
 from core.errors import ShapeMismatch
 from core.events import BoundaryDetected
 from core.snapshot import Snapshot
+from tests.core.states import play
+from tests.core.streams import batches, blob
 
 D = 4
 N = 1500
@@ -225,3 +229,23 @@ def test_bytes_that_do_not_vary_at_all_may_go_on() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=4))
     state, _ = engine.step(engine.start(), Batch.of(torch.full((50, 4), 7, dtype=torch.uint8)))
     engine.step(state, Batch.of(images(50, 4)))
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("ended", [False, True], ids=["at once", "in a later sub-task"])
+def test_images_that_turn_out_to_be_none_are_scored_as_a_table_from_then_on(
+    preset: str, ended: bool
+) -> None:
+    """What was usual of images says nothing of the rows of a table."""
+    engine = Engine(EngineConfig(preset=preset, n_components=12, detector="none"))
+    images = [replace(batch, images=True) for batch in batches([0, 1], 14)]
+    state, _ = play(engine, engine.start(), [*images[:6], *(["boundary"] if ended else [])])
+    state, _ = play(engine, state, images[6:8])
+    assert len(engine.snapshot(state).usual)
+    over = images[8].features.clone()
+    over[0, 0] = 1.001
+    state, _ = play(engine, state, [replace(images[8], features=over), *images[9:]])
+    assert not state.standardiser.identity
+    scored = engine.snapshot(state).outliers(torch.cat([blob(0, 100, 99), blob(1, 100, 99)]))
+    assert scored.score == "p_value"
+    assert float(scored.inliers.double().mean()) > 0.7

@@ -79,6 +79,9 @@ class MfaLearner(WindowedLearner[MfaState]):
     ) -> MfaState:
         return _directed(super().taken(state, x, codes, scores, generator))
 
+    def absorbed(self, state: MfaState, generator: torch.Generator) -> MfaState:
+        return _directed(super().absorbed(state, generator))
+
     def begin_sub_task(
         self, state: MfaState, generator: torch.Generator
     ) -> tuple[MfaState, list[Replay]]:
