@@ -225,14 +225,21 @@ class DelayedLabels:
         return state, report
 
     def taught(self, state: EngineState, batch: Batch) -> EngineState:
-        """Tell the experts beside the model labels that came late."""
+        """Tell the experts beside the model labels that came late.
+
+        Answers change by that, even where the samples are learned later, when it is decided about a
+        suspected change.
+        """
         if state.model.panel is None or not len(batch):
             return state
         x, advice = batch.features, None
         scores = self.learning.learner.score(state.model.learner, state.standardiser.apply(x))
         if scores is not None and self.naming.labels(state):
             _, advice = self.naming.probabilities(state, x, scores)
-        return self.naming.taught(state, batch, advice)
+        taught = self.naming.taught(state, batch, advice)
+        put_off = state.pending.awaiting.suspect_since is not None
+        changed = taught.model.panel is not state.model.panel
+        return taught.changed() if put_off and changed else taught
 
     def _matched(self, state: EngineState, **report: Any) -> LabelsMatched:
         """The event, as far as `report` does not say otherwise about nothing at all."""

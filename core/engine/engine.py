@@ -232,6 +232,7 @@ class Engine:
         if not state.learns:
             return state, []
         state, events = self.learning.release(state)
+        events = placed(state.stream, events)
         n_waiting = self.learning.waiting(state)
         if not n_waiting:
             return state, events
@@ -247,9 +248,7 @@ class Engine:
 
     def is_settled(self, state: EngineState) -> bool:
         """Whether `settle` would change nothing."""
-        return not state.learns or (
-            not state.pending.set_aside and not self.learning.waiting(state)
-        )
+        return not state.learns or not (state.suspected or self.learning.waiting(state))
 
     def label(
         self, state: EngineState, ids: Sequence[SampleId], labels: Sequence[Label]

@@ -497,7 +497,7 @@ class EngineState:
         In the mode in which detectors go on alone it is their phase.
         """
         outlook = self.rest.outlook
-        if self.pending.set_aside if outlook is None else outlook.suspected:
+        if self.suspected if outlook is None else outlook.suspected:
             return "warning"
         watch = self.watch if outlook is None else outlook.watch
         return "armed" if watch.armed else "learning"

@@ -124,19 +124,20 @@ class Step:
     ) -> tuple[EngineState, Arrival]:
         """The batch as part of the stream: experts hear its labels, what awaits one waits."""
         before = state
-        state = self.naming.taught(state, batch, judgement.advice)
         position = BatchPosition(state.stream.batches, state.stream.samples)
         unknown = self.discovery.unknown(state, judgement.scores)
         gains = self.discovery.gains(state, judgement.scores)
         x = None if judgement.scores is None else judgement.scores.x
         near = state.standardiser.within_reach(batch.features, x)
         state = self._advance(state, near, judgement)
+        # What waits is named by the model of before: no label of the batch has been heard.
+        state, to_learn, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
+        state = self.naming.taught(state, batch, judgement.advice)
         # The statistics of likelihoods begin later than p-values, and move with them.
         touched = (
             state.model.panel is not before.model.panel
             or state.model.calibration is not before.model.calibration
         )
-        state, to_learn, rows = self.delayed_labels.hold_back(state, batch, judgement.scores)
         awaiting = len(batch) - len(to_learn)
         version = state.model.version
         return state, Arrival(

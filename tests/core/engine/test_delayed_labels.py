@@ -330,6 +330,24 @@ def test_too_many_classes_by_late_labels_are_refused(engine: Engine) -> None:
     assert of(LabelsMatched, events)[0].matched == 1
 
 
+def test_early_labels_of_too_many_classes_hold_up_no_batch_that_brings_none() -> None:
+    """They fitted beside the version that was served when they came."""
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False, max_classes=2))
+    one = lived(engine, [0], 3)
+    state = both = lived(engine, [0, 1], 3)
+    state, _ = engine.restore(state, one, "rollback")
+    state, _ = engine.label(state, ["x"], ["early"])
+    state, _ = engine.restore(state, both, "rollback")
+    x = blob(0, 5, 7)
+    for batch in (Batch.of(x, [0, 1, 0, 1, 0]), Batch(x), Batch(x, sample_ids=tuple("abcde"))):
+        state, events = engine.step(state, batch)
+        assert of(BatchLearned, events)
+    state, _ = engine.label(state, ["a"], [1])
+    for refused in (Batch.of(x, [2] * 5), Batch(x, sample_ids=tuple("vwxyz"))):
+        with pytest.raises(InvalidLabels, match="at most 2"):
+            engine.step(state, refused)
+
+
 # Changes of the stream --------------------------------------------------------------------
 
 
@@ -424,6 +442,52 @@ def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
     assert (released.batches, released.samples) == (2, 2)
     assert state.pending.awaiting.due == state.pending.set_aside == ()
     assert engine.settle(state) == (state, [])
+
+
+def test_a_suspicion_whose_samples_all_wait_is_given_up_by_a_quiet_stream() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
+    state = taught(engine, n=20)
+    state, _ = engine.settle(state)
+    state, _ = engine.step(state, Batch(blob(0, 5, 3), sample_ids=tuple("abcde")))
+    number, events = 0, list[Event]()
+    while not of(BatchSetAside, events):
+        ids = tuple(range(number, number + 4))
+        state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
+        number += 4
+    assert state.phase == "warning"
+    state, _ = engine.label(state, ["a"], [0])
+    assert (len(state.pending.awaiting.due), state.pending.set_aside) == (1, ())
+    assert not engine.is_settled(state)
+    state, events = engine.settle(state)
+    (released,) = of(SetAsideReleased, events)
+    assert (released.batches, released.samples) == (1, 1)
+    assert state.phase == "armed"
+    assert engine.is_settled(state)
+
+
+def test_what_a_label_teaches_while_a_change_is_suspected_has_a_version() -> None:
+    engine = Engine(EngineConfig(n_components=12))
+    state = lived(engine, [0, 1], 20)
+    ids = tuple(range(100, 140))
+    state, _ = engine.step(state, Batch(blob(0, 40, 3), sample_ids=ids))
+    state, events = engine.step(state, Batch(blob(2, 9, 50)))
+    assert of(BatchSetAside, events)
+    before = engine.snapshot(state)
+    state, events = engine.label(state, ids, [1] * 40)
+    assert of(LabelsMatched, events)[0].samples_learned == 0
+    after, x = engine.snapshot(state), blob(0, 50, 9)
+    assert not torch.equal(before.classify(x).probabilities, after.classify(x).probabilities)
+    assert after.version > before.version
+
+
+def test_a_sample_that_waits_is_named_before_any_label_of_its_batch_is_heard() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12))
+    state = lived(engine, [0, 1], 20)
+    x = torch.cat([blob(0, 60, 3), blob(1, 60, 4), blob(0, 20, 5)])
+    labels, ids = [1] * 60 + [0] * 60 + [None] * 20, [None] * 120 + [*range(20)]
+    after, _ = engine.step(state, Batch.of(x, labels, ids))
+    guesses = [guess for rows in after.pending.awaiting.held for guess in rows.guesses]
+    assert guesses == engine.snapshot(state).classify(x[120:]).codes.tolist()
 
 
 def test_a_suspicion_whose_samples_all_wait_is_bounded_like_any_other() -> None:

@@ -20,8 +20,10 @@ from core.errors import InvalidBatch, InvalidRequest, ModelAtRest
 from core.events import (
     BatchLearned,
     BatchPassed,
+    BatchSetAside,
     BoundaryDetected,
     ChangeDetected,
+    ClassDiscovered,
     Event,
     LabelsHeld,
     LabelsMatched,
@@ -293,3 +295,14 @@ def test_a_mode_may_be_named_by_its_value_and_an_unknown_one_is_refused() -> Non
     for wrong in ("freeze", "", None, 1):
         with pytest.raises(InvalidRequest, match="expected learn, detect_only, frozen"):
             engine.change_mode(state, wrong)  # type: ignore[arg-type]  # what the test is about
+
+
+def test_a_class_that_a_quiet_stream_brings_is_placed_in_all_of_the_stream() -> None:
+    engine = Engine(CONFIG)
+    state, _ = rested(engine, lived(engine, [0, 1], 15), Mode.FROZEN, [*batches([0], 3, seed=2)])
+    state, events = engine.step(state, Batch.of(blob(7, 9, seed=5), ["new"] * 9))
+    (aside,) = of(BatchSetAside, events)
+    assert aside.batch_index == 18
+    _, events = engine.settle(state)
+    (found,) = of(ClassDiscovered, events)
+    assert (found.label, found.batch_index) == ("new", 18)
