@@ -106,12 +106,13 @@ class BoundaryCrossing:
         ended = state
         # Labels lead samples back to the components of their class. Without them they would be
         # learned by those of the sub-task that has ended, which must be put away first.
-        if recurrence is None or not mostly_labelled(codes):
+        led_back = recurrence is not None and mostly_labelled(codes)
+        if not led_back:
             state, replays = self.learning.consolidated(state)
             events += replays
-        else:
-            state = self.learning.absorbed(state)
         state = self._remembered(state, ended)
+        if led_back:
+            state = self.learning.absorbed(state)
         # 5. Call components by what labels mean from now on.
         if relabelled:
             state = self.learning.renamed(state, relabelled, shown)
