@@ -13,7 +13,8 @@
     - EmptySubTask       a boundary was declared before the sub-task had a sample
     - ModelAtRest        it would change a model that is frozen, or only detects
   + ModelNotReady        nothing has been learned yet; try again later
-  + InvalidCheckpoint    bytes that are no checkpoint of ours, or of another format
+  + InvalidCheckpoint    bytes that are no checkpoint of ours, or are damaged
+    - OtherRelease       it is whole, and a release wrote it that this one cannot read
   + InvalidSettings      the operator must change a setting
 
 Messages come in three parts: what happened (with the numbers), what was
@@ -187,7 +188,7 @@ class ModelAtRest(InvalidRequest):
 
 
 class InvalidCheckpoint(GMRError):
-    """The bytes are no checkpoint of ours, or of another format."""
+    """The bytes are no checkpoint of ours, or are damaged."""
 
     @classmethod
     def features(cls, *, expected: int, got: int | None) -> InvalidCheckpoint:
@@ -198,6 +199,14 @@ class InvalidCheckpoint(GMRError):
             expected=expected,
             got=got,
         )
+
+
+class OtherRelease(InvalidCheckpoint):
+    """The bytes are whole, and another release wrote them that this one cannot read.
+
+    What is damaged is replaced by an older copy. This is not: the release that wrote it can read
+    it.
+    """
 
 
 class InvalidSettings(GMRError):

@@ -8,6 +8,7 @@ instead of loaded.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 
@@ -16,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from core.errors import InvalidCheckpoint
+from core.errors import InvalidCheckpoint, OtherRelease
 
 _KEY = "gmr"
 """The one key of the file's metadata: with several, safetensors would shuffle them, and the
@@ -67,6 +68,7 @@ def unpack(
         the text.
 
     Raises:
+        OtherRelease: Whole, and of a later or earlier format of that name.
         InvalidCheckpoint: Truncated, altered, not safetensors, or another format.
     """
     try:
@@ -80,12 +82,7 @@ def unpack(
             f"({type(error).__name__}: {error}). Use one that this service wrote."
         ) from error
     if found != format:
-        raise InvalidCheckpoint(
-            f"The file is of format {found!r}; expected {format!r}. "
-            f"Use a file that this release wrote.",
-            expected=format,
-            got=found,
-        )
+        raise _of_another_format(format, found, whole=_checksum(data) in (checksum, -1))
     if checksum != _checksum(data):
         raise InvalidCheckpoint(
             "The file's checksum does not match its content: it is damaged. Use another copy."
@@ -178,12 +175,7 @@ class Verifier:
         ) as error:
             raise self._refused(f"{type(error).__name__}: {error}") from error
         if found != self._format:
-            raise InvalidCheckpoint(
-                f"The file is of format {found!r}; expected {self._format!r}. "
-                f"Use a file that this release wrote.",
-                expected=self._format,
-                got=found,
-            )
+            raise _of_another_format(self._format, found, whole=True)
         self._crc = _checksum(bytes(self._start))
         if self._crc < 0:
             raise self._refused("it has no checksum")
@@ -194,6 +186,25 @@ class Verifier:
             f"The {self._size} bytes are not a file of this service ({why}). Use one that this "
             f"service wrote."
         )
+
+
+def _of_another_format(expected: str, got: object, *, whole: bool) -> InvalidCheckpoint:
+    """The error for a file of another format.
+
+    Arguments:
+        expected: Name and number.
+        got: What the file says.
+        whole: Whether it is as it was written, as far as can be known.
+    """
+    name, _, _ = expected.rpartition("-")
+    ours = isinstance(got, str) and re.fullmatch(rf"{re.escape(name)}-\d+", got)
+    kind = OtherRelease if ours and whole else InvalidCheckpoint
+    return kind(
+        f"The file is of format {got!r}; expected {expected!r}. "
+        f"Use a file that this release wrote.",
+        expected=expected,
+        got=got,
+    )
 
 
 def _checksum(data: bytes) -> int:

@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 import torch
-from cattrs import BaseValidationError, Converter
+from cattrs import BaseValidationError, Converter, transform_error
 from cattrs.gen import make_dict_structure_fn, override
 from cattrs.strategies import configure_union_passthrough
 from torch import Tensor
@@ -30,7 +30,7 @@ from core.drift.shadows import Shadow
 from core.engine.detectors import make_detector
 from core.engine.learners import make_learner
 from core.engine.state import EngineState
-from core.errors import InvalidCheckpoint, InvalidSettings
+from core.errors import InvalidSettings, OtherRelease
 from core.experts.panel import Panel
 from core.memory.class_shares import ClassShares
 from core.memory.course import Course
@@ -153,7 +153,8 @@ def load(
         The state on `device`, the settings it was made with, and the caller's text.
 
     Raises:
-        InvalidCheckpoint: Truncated, damaged, or of another format or release.
+        OtherRelease: Whole, and another release wrote it.
+        InvalidCheckpoint: Truncated, damaged, or of another format.
         torch.OutOfMemoryError: The device has no room for it.
     """
     tensors, text = unpack(FORMAT, data)
@@ -171,8 +172,8 @@ def load(
         BaseValidationError,
         InvalidSettings,
     ) as error:
-        raise InvalidCheckpoint(
-            f"The checkpoint does not fit this release ({type(error).__name__}: {error}). "
+        raise OtherRelease(
+            f"The checkpoint does not fit this release ({_reasons(error)}). "
             f"Load it with the release that wrote it, or start afresh."
         ) from error
     # Random states, the detector's counts and the gains of samples live on the CPU, whatever the
@@ -190,6 +191,15 @@ def load(
             state, rest=replace(state.rest, outlook=replace(state.rest.outlook, watch=watch))
         )
     return state, config, text
+
+
+def _reasons(error: Exception) -> str:
+    """Why a tree is no state, in a line."""
+    if not isinstance(error, BaseValidationError):
+        return f"{type(error).__name__}: {error}"
+    reasons = transform_error(error, "state")
+    more = f", and {len(reasons) - 3} more" * (len(reasons) > 3)
+    return "; ".join(reasons[:3]) + more
 
 
 def _put_together(

@@ -100,6 +100,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The bytes are no checkpoint of this service",
         "Upload a whole file that GET /model/checkpoint gave.",
     ),
+    core_errors.OtherRelease: Problem(
+        "other-release",
+        422,
+        "Another release wrote the checkpoint",
+        "Upload it to a service of the release that wrote it.",
+    ),
     edge_errors.OutOfRange: Problem(
         "out-of-range",
         422,

@@ -8,7 +8,7 @@ Rules of this module:
    caller's thread. What they make safe to forget is `service.trainer.releases`' business.
 3. A failed write loses nothing: the entries stay in the stream until one succeeds.
 4. A start goes on from the newest checkpoint or, where that is damaged, from the one before it:
-   so neither of these two is rewritten.
+   so neither of these two is rewritten. One that another release wrote is not damaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.engine.trial import check_values, try_out
-from core.errors import GMRError, InvalidCheckpoint, InvalidSettings, UnknownVersion
+from core.errors import (
+    GMRError,
+    InvalidCheckpoint,
+    InvalidSettings,
+    OtherRelease,
+    UnknownVersion,
+)
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
 from service.store.kept import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
@@ -314,7 +320,8 @@ class Saver:
         """The newest state that can be read; None where none was ever kept.
 
         Raises:
-            InvalidSettings: It belongs to another kind of model than the settings ask for.
+            InvalidSettings: It belongs to another kind of model than the settings ask for, or
+                another release wrote it.
             StoreUnavailable: What is kept cannot be read for the moment.
         """
         while found := self._checkpoints.kept():
@@ -325,6 +332,13 @@ class Saver:
                 checkpoint, config = self._read(kept)
             except StoreUnavailable:
                 raise  # whether it is damaged is not known
+            except OtherRelease as error:
+                # An older one would lack what this one holds, and leaving it out would lose it.
+                raise InvalidSettings(
+                    f"{kept.place} is whole, and another release wrote it: {error} Nothing was "
+                    f"changed, and no older checkpoint is taken instead. Start that release, or "
+                    f"a later one; or bring a backup of before into another data dir (gmr restore)."
+                ) from error
             except (OSError, InvalidCheckpoint) as error:
                 logger.error("CHECKPOINT %s IS LEFT OUT: %s", kept.place, error)
                 self._checkpoints.leave_out(kept)
@@ -426,9 +440,10 @@ class Saver:
             ledger = Ledger.from_json(metadata["ledger"]) if "ledger" in metadata else None
             gate = Gate.from_json(metadata["gate"]) if "gate" in metadata else None
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidCheckpoint(
-                f"The checkpoint does not say how far into the stream it reaches ({error!r}). "
-                f"Use one that a trainer of this release wrote."
+            raise OtherRelease(
+                f"The checkpoint does not say how far into the stream it reaches, or what was "
+                f"counted until then, as this release has it ({error!r}). Use one that a trainer "
+                f"of this release wrote."
             ) from error
         open_from = metadata.get("open_from")
         bare = is_without_raw(metadata, kept.note)

@@ -95,7 +95,8 @@ class Takeover:
         """The newest state that can be read; None where none was ever kept.
 
         Raises:
-            InvalidSettings: It belongs to another kind of model than the settings ask for.
+            InvalidSettings: It belongs to another kind of model than the settings ask for, or
+                another release wrote it.
             StoreUnavailable: As for `take_fence`.
         """
         return self._waiting(self._saver.recover, patient)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 from torch import Tensor
 
-from core.errors import InvalidCheckpoint
+from core.errors import InvalidCheckpoint, OtherRelease
 from core.tensors import ALIGNMENT, Verifier, pack, unpack
 
 FORMAT = "test-1"
@@ -114,6 +115,27 @@ def test_another_format_is_refused_by_name() -> None:
     with pytest.raises(InvalidCheckpoint, match="format 'test-1'; expected 'test-2'") as caught:
         unpack("test-2", pack(FORMAT, some(), {}))
     assert caught.value.context == {"expected": "test-2", "got": "test-1"}
+
+
+@pytest.mark.parametrize("read", [unpack, lambda format, data: Verifier(format).feed(data)])
+def test_another_number_of_a_format_is_another_releases(
+    read: Callable[[str, bytes], object],
+) -> None:
+    data = pack("gmr-test-3", some(), {})
+    with pytest.raises(OtherRelease, match="'gmr-test-3'; expected 'gmr-test-1'"):
+        read("gmr-test-1", data)
+    for format in ("gmr-other-1", "test-1", "gmr-test-x-1"):
+        with pytest.raises(InvalidCheckpoint) as caught:
+            read(format, data)
+        assert type(caught.value) is InvalidCheckpoint
+
+
+def test_a_damaged_file_of_another_number_is_nobodys() -> None:
+    data = bytearray(pack("gmr-test-3", some(), {}))
+    data[-1] ^= 1
+    with pytest.raises(InvalidCheckpoint) as caught:
+        unpack("gmr-test-1", bytes(data))
+    assert type(caught.value) is InvalidCheckpoint
 
 
 def test_tensors_that_share_memory_are_stored_apart() -> None:

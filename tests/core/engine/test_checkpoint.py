@@ -20,7 +20,7 @@ from core.drift.baselines.paper import PaperState
 from core.engine.checkpoint import EARLIER, FORMAT, dump, features_of, load, verifier
 from core.engine.engine import Engine
 from core.engine.state import EngineState
-from core.errors import InvalidCheckpoint
+from core.errors import InvalidCheckpoint, OtherRelease
 from core.memory.class_shares import ClassShares
 from core.memory.fingerprints import Fingerprints
 from core.memory.reliability import Reliability
@@ -366,6 +366,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_a_way_out(
 ) -> None:
     with pytest.raises(InvalidCheckpoint, match=r"does not fit this release|not a file"):
         load(rewritten(saved, change))
+
+
+def test_of_a_part_that_a_later_release_has_it_is_said_what_and_where(saved: bytes) -> None:
+    tree = json.loads(unpack(FORMAT, saved)[1]["state"])
+    tree["model"]["invented"] = 1
+    with pytest.raises(OtherRelease, match=r"extra fields found \(invented\) @ state\.model"):
+        load(rewritten(saved, {"state": tree}))
 
 
 def test_a_snapshot_is_no_checkpoint() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ import torch
 
 from core.batch import Batch
 from core.config import EngineConfig
+from core.engine.checkpoint import FORMAT
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.errors import InvalidCheckpoint, InvalidSettings, UnknownVersion
+from core.tensors import pack, unpack
 from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
 from service.store.in_folder import FolderCheckpoints
@@ -113,6 +116,26 @@ def test_a_damaged_checkpoint_is_left_out_loudly(
     assert recovered is not None
     assert recovered.position.entries_applied == 1
     assert newest.name in caplog.text
+
+
+@pytest.mark.parametrize("later", ["format", "state", "totals"])
+def test_no_checkpoint_is_lost_to_a_release_that_cannot_read_it(
+    checkpoints: FolderCheckpoints, later: str
+) -> None:
+    keeper = Saver(checkpoints, Engine(CONFIG))
+    for n in (1, 2, 3):
+        keeper.save(checkpoint(learned(n), n))
+    keeper.close()
+    for kept in checkpoints.kept()[:2]:
+        tensors, text = unpack(FORMAT, kept.read())
+        if later != "format":
+            text[later] = json.dumps(json.loads(text[later]) | {"invented": 1})
+        format = "gmr-checkpoint-999" if later == "format" else FORMAT
+        kept.path.write_bytes(pack(format, tensors, text))
+    there = sorted(checkpoints.directory.iterdir())
+    with pytest.raises(InvalidSettings, match=r"3-3\.safetensors is whole, and another release"):
+        Saver(checkpoints, Engine(CONFIG)).recover()
+    assert sorted(checkpoints.directory.iterdir()) == there
 
 
 def test_a_full_disk_is_told_once_in_a_line_until_there_is_room(
