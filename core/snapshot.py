@@ -20,9 +20,9 @@ from core.batch import Batch, Label, as_float32, plain_label
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import (
-    InvalidCheckpoint,
     InvalidRequest,
     ModelNotReady,
+    OtherRelease,
     ShapeMismatch,
     UnknownClass,
 )
@@ -478,6 +478,7 @@ class Snapshot:
         """The inverse of `to_bytes`.
 
         Raises:
+            OtherRelease: They are whole, and another release wrote them.
             InvalidCheckpoint: The bytes are no snapshot, or damaged.
         """
         tensors, metadata = unpack(FORMAT, data, device)
@@ -508,7 +509,7 @@ class Snapshot:
             image = shifted["image"]
             shifts = Shifts(shifted["pixels"], None if image is None else tuple(image))
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidCheckpoint(
+            raise OtherRelease(
                 f"The snapshot lacks or garbles {error}; it was written by another release. "
                 f"Let the trainer publish a new one."
             ) from error

@@ -12,6 +12,8 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
+from core.errors import InvalidSettings
+from service.api.errors import Unavailable
 from service.api.feed import EventFeed
 from service.api.metrics import ApiMetrics
 from service.api.micro_batches import MicroBatches
@@ -72,6 +74,9 @@ class FollowedModels:
             model: As registered.
             service: Settings of the service that has it.
             stream: Of that service's own model.
+
+        Raises:
+            Unavailable: A later release made it.
         """
         key = service.name_of(model.name)
         lock = self._loading.setdefault(key, asyncio.Lock())
@@ -84,7 +89,7 @@ class FollowedModels:
                     found = None
                 if found is None:
                     # Settings take longer to make than most requests do.
-                    settings = service.for_model(model.name, model.settings)
+                    settings = _settings_of(model, service)
                     found = await self._follow(model, settings, stream)
                     self._followed[key] = found
                     self._count()
@@ -142,3 +147,15 @@ class FollowedModels:
 
     def _count(self) -> None:
         self._process.metrics.models_held.set(len(self._followed))
+
+
+def _settings_of(model: NamedModel, service: Settings) -> Settings:
+    """Settings of a model that is registered.
+
+    Raises:
+        Unavailable: This release cannot work with them.
+    """
+    try:
+        return model.settings_in(service)
+    except InvalidSettings as error:
+        raise Unavailable(str(error)) from error

@@ -71,9 +71,9 @@ class KeyRing:
             return None
         known = await self._list(parts[0])
         kept = known.get(parts[0])
-        return (
-            None if kept is None or not kept.fits(key) else Caller(kept.name, kept.roles, kept.id)
-        )
+        if kept is None or not kept.roles or not kept.fits(key):
+            return None
+        return Caller(kept.name, kept.roles, kept.id)
 
     async def _list(self, id: str) -> dict[str, ApiKey]:
         """The keys by their ids, read anew where the list is too old to answer for this id.

@@ -12,8 +12,8 @@ import re
 import secrets
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Final, Literal, Self, get_args
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal, Self, get_args
 
 import orjson
 
@@ -78,9 +78,15 @@ class ApiKey:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """The inverse of `to_json`."""
-        fields = orjson.loads(data)
-        return cls(**{**fields, "roles": tuple(fields["roles"])})
+        """The inverse of `to_json`.
+
+        A key of a later release that says more than its roles may be meant to do less. It has
+        none here, so that it is listed, can be revoked, and does not count.
+        """
+        values: dict[str, Any] = orjson.loads(data)
+        known = {one.name: values.pop(one.name) for one in fields(cls)}
+        roles = () if values else tuple(role for role in ROLES if role in known["roles"])
+        return cls(**{**known, "roles": roles})
 
     def to_json(self) -> bytes:
         """What Redis holds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 import orjson
@@ -138,4 +138,7 @@ def told(record: Record, notes: Iterable[Note]) -> list[Mapping[str, Any]]:
 
 
 def _read(text: bytes | None) -> list[Note]:
-    return [Note(**orjson.loads(line)) for line in (text or b"").splitlines()]
+    """Notes as Redis has them. What a later release says beside their fields is left out."""
+    known = [one.name for one in fields(Note)]
+    lines = map(orjson.loads, (text or b"").splitlines())
+    return [Note(**{name: line[name] for name in known}) for line in lines]

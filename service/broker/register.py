@@ -62,7 +62,7 @@ class Register:
         """Let the trainer take a named model down; False where it is another by now."""
         keys = [self._keys.models, self._keys.doorbell]
         left = model.left().to_json()
-        values: list[Any] = [model.name, model.to_json(), left, DOORBELL_LENGTH]
+        values: list[Any] = [model.name, model.text or model.to_json(), left, DOORBELL_LENGTH]
         reply = await self._redis.call(
             lambda: self._take_down(keys=keys, args=values),
             lambda error: perhaps_done(error, "the model is taken down", "Ask for it again."),

@@ -20,15 +20,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 import orjson
 
+from core.errors import InvalidSettings
 from service.broker.branch import FIRST_ID
 from service.broker.connection import SyncClient, node_of
 from service.broker.entries import next_id
 from service.broker.keys import GROUP, Keys
+from service.settings import OF_A_MODEL, Settings
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 """Names of models. They begin with a letter or digit, so that none is `..` or an option."""
@@ -48,6 +50,8 @@ class NamedModel:
         leaving: Whether it is being taken down.
         after: The last entry that its stream had when it was made, sent to one of the same name
             that is gone; `0-0` where there was none.
+        more: What a later release has registered beside these; kept as it is.
+        text: As Redis has it, which another release may have written; None where it never had.
     """
 
     name: str
@@ -56,6 +60,8 @@ class NamedModel:
     made_by: str = ""
     leaving: bool = False
     after: str = FIRST_ID
+    more: Mapping[str, Any] = field(default_factory=dict)
+    text: bytes | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def made_now(
@@ -67,14 +73,36 @@ class NamedModel:
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """The inverse of `to_json`."""
-        return cls(**orjson.loads(data))
+        values: dict[str, Any] = orjson.loads(data)
+        known = {one.name for one in fields(cls)} - {"more", "text"}
+        more = {name: values.pop(name) for name in [*values] if name not in known}
+        return cls(**values, more=more, text=data)
 
     def to_json(self) -> bytes:
         """What Redis holds."""
         values = asdict(self)
+        del values["more"], values["text"]
         if self.after == FIRST_ID:  # as a release that does not know it has it
             del values["after"]
-        return orjson.dumps(values)
+        return orjson.dumps(values | dict(self.more))
+
+    def settings_in(self, service: Settings) -> Settings:
+        """Its settings within a service.
+
+        Raises:
+            InvalidSettings: A later release made it, and by what this one does not know; or one of
+                its settings will not do.
+        """
+        # What is not known may decide on what it learns.
+        unknown = sorted({*self.more} | {*self.settings} - OF_A_MODEL)
+        if unknown:
+            raise InvalidSettings(
+                f"The model {self.name!r} was registered with {', '.join(unknown)[:200]}, which "
+                f"this release does not know: a later one made it. Nothing is learned of it, and "
+                f"nothing is lost. Start that release, or a later one.",
+                unknown=unknown,
+            )
+        return service.for_model(self.name, self.settings)
 
     def left(self) -> Self:
         """The same, being taken down."""

@@ -57,6 +57,15 @@ ASKED_S: Final = 10.0
 else one in so many seconds, which loads what a first question would wait for."""
 
 
+UNREACHED: Final = (
+    ". If this lasts, and the trainer is on another machine, set GMR_SNAPSHOT_STORE=redis for it."
+)
+UNREAD: Final = (
+    " The one before it goes on answering, if there is one. If this lasts, start API and trainer "
+    "of the same release."
+)
+
+
 class Publisher:
     """The trainer's way of making a snapshot known.
 
@@ -266,11 +275,11 @@ class SnapshotFollower:
                 # process does not see.
                 logger.log(
                     logging.DEBUG if again else logging.ERROR,
-                    "snapshot %s (version %d) cannot be read: %s. If this lasts, and the trainer "
-                    "is on another machine, set GMR_SNAPSHOT_STORE=redis for it.",
+                    "snapshot %s (version %d) cannot be read: %s%s",
                     notice.location,
                     notice.version,
                     error,
+                    UNREAD if isinstance(error, InvalidCheckpoint) else UNREACHED,
                 )
                 return isinstance(error, InvalidCheckpoint)
         self.current = Served(

@@ -5,13 +5,14 @@
 
 from service.settings.masking import mask_url
 from service.settings.names import CLIENT_VARIABLES, CONFIG_VARIABLE, PREFIX, SECRET_FILES
-from service.settings.settings import Settings
+from service.settings.settings import OF_A_MODEL, Settings
 from service.settings.units import MIB
 
 __all__ = [
     "CLIENT_VARIABLES",
     "CONFIG_VARIABLE",
     "MIB",
+    "OF_A_MODEL",
     "PREFIX",
     "SECRET_FILES",
     "Settings",

@@ -267,7 +267,7 @@ class NamedModels:
     def _load(self, slot: Slot) -> None:
         writer = None
         try:
-            settings = self._settings.for_model(slot.model.name, slot.model.settings)
+            settings = slot.model.settings_in(self._settings)
             lease = self._lease_kept(slot)
             stood_aside = lease is not None and slot.led
             writer = ModelWriter(

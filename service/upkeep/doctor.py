@@ -35,7 +35,7 @@ from service.settings import MIB, Settings
 from service.store.in_folder import DAMAGED, kept_in
 from service.trainer.activity import stall_of
 from service.upkeep.reach import Reach, is_running, reach, redis_files
-from service.upkeep.report import ModelFacts, Report, subject_of
+from service.upkeep.report import ModelFacts, Report, advice_on, subject_of
 from service.upkeep.stored import look_at_store
 
 SILENT_S: Final = 30.0
@@ -152,8 +152,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
             report.add(
                 subject_of(name, "checkpoints"),
                 f"{one.path} cannot be read: {error}",
-                "Nothing, if a newer one can be read: a start passes it by. Else bring it back "
-                "from a backup.",
+                advice_on(error, "bring it back from a backup"),
             )
             continue
         facts.checkpoints += 1

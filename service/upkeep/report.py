@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from core.errors import OtherRelease
+
+
+def advice_on(error: Exception, elsewhere: str) -> str:
+    """What to do about a checkpoint that cannot be read.
+
+    Arguments:
+        error: Why not.
+        elsewhere: Where another copy of it may be.
+    """
+    if isinstance(error, OtherRelease):
+        return (
+            "Nothing, if a newer one can be read. Else a start refuses it: start the release that "
+            "wrote it, or a later one."
+        )
+    return f"Nothing, if a newer one can be read: a start passes it by. Else {elsewhere}."
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -13,7 +13,7 @@ from service.settings import Settings
 from service.store.choice import objects_of
 from service.store.in_objects import epoch_of, parse, unpointed
 from service.store.kept import StoreUnavailable
-from service.upkeep.report import ModelFacts, Report, subject_of
+from service.upkeep.report import ModelFacts, Report, advice_on, subject_of
 
 
 def look_at_store(
@@ -46,8 +46,7 @@ def look_at_store(
                 report.add(
                     subject,
                     f"{one.place} cannot be read: {error}",
-                    "Nothing, if a newer one can be read: a start passes it by. Else bring it "
-                    "back from an earlier version of the object.",
+                    advice_on(error, "bring it back from an earlier version of the object"),
                 )
                 continue
             facts.checkpoints += 1

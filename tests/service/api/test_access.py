@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,9 @@ from service.api import key_ring
 from service.api.access import ACCESS, ANY_KEY, OPEN, role_for
 from service.api.app import create_app
 from service.api.hosts import TrustedHosts, name_of
+from service.broker import keys as names
 from service.broker.api_keys import ROLES, ApiKey
+from service.broker.connection import connect
 from service.settings import Settings
 from tests.service.api.stack import make_settings, problem, serving, wait_until
 
@@ -216,6 +219,32 @@ def test_two_processes_know_a_new_key_at_once_and_a_revoked_one_no_more(
 
         for client in (one, other):
             assert wait_until(lambda client=client: refused(client))
+
+
+def test_a_key_of_a_later_release_counts_for_no_more_than_is_known_of_it(
+    settings: Callable[..., Settings],
+) -> None:
+    own = settings(admin_key=SecretStr(OPERATOR))
+    kept = names.Keys(own.model).api_keys
+    with connect(own.redis_address() or "") as redis:
+        made = {}
+        for name, more in (
+            ("expires", {"expires": 0.0}),
+            ("role", {"roles": ["read", "invented"]}),
+            ("now", {}),
+        ):
+            one, made[name] = ApiKey.mint(name, ["read"])
+            redis.hset(kept, one.id, json.dumps(json.loads(one.to_json()) | more))
+        with serving(own) as client:
+            status = {
+                name: client.get("/model", headers=bearer(key)).status_code
+                for name, key in made.items()
+            }
+            assert status == {"expires": 401, "role": 200, "now": 200}
+            assert client.get("/ingest", headers=bearer(made["expires"])).status_code == 401
+            listed = client.get("/keys", headers=bearer(OPERATOR)).json()["keys"]
+            roles = {key["name"]: key["roles"] for key in listed}
+            assert roles == {"expires": [], "role": ["read"], "now": ["read"]}
 
 
 def test_keys_that_are_known_count_while_redis_is_away(

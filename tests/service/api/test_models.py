@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from service.api.drift_state import DriftState
 from service.api.of_model import path_within
 from service.api.work import Workers
 from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.settings import Settings
 from tests.service.api.stack import (
     labels,
@@ -205,6 +207,42 @@ def test_a_model_is_taken_down_and_can_be_made_anew(service: httpx2.Client) -> N
         assert passing.get("/model").json()["samples_seen"] == 100
     service.delete("/models/passing")
     wait_until(lambda: "passing" not in names(service))
+
+
+def test_a_model_of_a_later_release_waits_for_that_and_the_others_go_on(
+    settings: Callable[..., Settings],
+) -> None:
+    own = settings()
+    keys = Keys(own.model)
+    with (
+        training(own),
+        serving(own) as client,
+        connect(own.redis_address() or "") as redis,
+    ):
+        client.put("/models/now").raise_for_status()
+        data = json.loads(redis.hget(keys.models, "now") or b"")
+        for name, more in (
+            ("field", {"invented": 1}),
+            ("setting", {"settings": {**data["settings"], "invented": 1}}),
+        ):
+            redis.hset(keys.models, name, json.dumps({**data, "name": name, **more}))
+            told = problem(client.get(f"/models/{name}/model"), 503, "unavailable")
+            assert "invented, which this release does not know" in told["detail"]
+        assert sorted(names(client)) == ["field", "now", "setting"]
+        redis.xadd(keys.named("field").input, {"v": "1", "kind": "boundary"})
+        redis.xadd(keys.doorbell, {"input": "field"})
+
+        def found() -> dict[str, Any]:
+            return {one["name"]: one for one in client.get("/models").json()["models"]}
+
+        wait_until(lambda: found()["field"]["state"] == "failing")
+        assert "a later one made it" in found()["field"]["error"]
+        assert redis.xlen(keys.named("field").input) == 1
+        with of_model(client, "now") as now:
+            teach(now, batches=1)
+        # It can be taken down, for which nothing of it has to be understood.
+        assert client.delete("/models/field").status_code == 202
+        wait_until(lambda: "field" not in names(client))
 
 
 def test_there_are_at_most_so_many(service: httpx2.Client) -> None:

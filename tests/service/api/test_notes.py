@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import httpx2
@@ -99,3 +101,13 @@ async def test_a_note_whose_answer_was_lost_is_there_once(
             await kept.add("1-1", text, None)
         assert not lost
         assert [note.text for note in await kept.of("1-1")] == ["one", "two"]
+
+
+@pytest.mark.anyio
+async def test_what_a_later_release_says_with_a_note_is_left_out(settings: MakeSettings) -> None:
+    async with Stream.open(settings()) as stream:
+        kept = notes.Notes(stream)
+        note = await kept.add("1-1", "one", None)
+        later = json.dumps({**asdict(note), "invented": 1})
+        await stream.client.hset(stream.keys.notes, "1-1", later)
+        assert await kept.all() == {"1-1": [note]}
