@@ -14,6 +14,7 @@ from core.counted import counted
 from core.errors import ModelNotReady
 from core.snapshot import Snapshot
 from service.api.body_budget import BodyBudget
+from service.api.errors import Unavailable
 from service.api.feed import EventFeed
 from service.api.key_rates import KeyRates
 from service.api.key_ring import KeyRing
@@ -126,9 +127,12 @@ async def snapshot_of(parts: Parts) -> Snapshot:
 
     Raises:
         ModelNotReady: Nothing was learned yet.
+        Unavailable: What was learned cannot be read.
     """
     snapshot = parts.follower.ask()
     if snapshot is None:
+        if parts.follower.current is None and parts.follower.unread is not None:
+            raise Unavailable(f"{parts.follower.unread} Start API and trainer of the same release.")
         if awaiting := await _awaiting(parts):
             raise ModelNotReady(
                 f"Nothing has been learned yet, so there is no model to ask: "

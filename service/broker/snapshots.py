@@ -196,6 +196,11 @@ class SnapshotFollower:
         device: Where snapshots live.
         replaced: Is called whenever another model has taken over.
 
+    Attributes:
+        current: What answers; None before the first.
+        unread: Why what was published last does not answer, where only another release, or
+            another snapshot, will do; None while it does, or may yet.
+
     Example:
         follower = SnapshotFollower(stream, settings.data_dir, device="cpu")
         task = asyncio.create_task(follower.run())
@@ -209,6 +214,7 @@ class SnapshotFollower:
         replaced: Callable[[], None] = lambda: None,
     ) -> None:
         self.current: Served | None = None
+        self.unread: str | None = None
         self._replaced = replaced
         self._asked_at = self._ready_at = -math.inf
         self._stream = stream
@@ -281,7 +287,11 @@ class SnapshotFollower:
                     error,
                     UNREAD if isinstance(error, InvalidCheckpoint) else UNREACHED,
                 )
-                return isinstance(error, InvalidCheckpoint)
+                if isinstance(error, InvalidCheckpoint):
+                    self.unread = f"The model that was published last cannot be read: {error}"
+                    return True
+                return False
+        self.unread = None
         self.current = Served(
             snapshot, notice.entries_applied, notice.last_entry_id, notice.time, held
         )

@@ -85,7 +85,7 @@ async def _not_begun(parts: Parts) -> str | None:
     except (GMRError, TimeoutError) as error:
         return str(getattr(error, "context", {}).get("reason") or "Redis does not answer.")
     if published is not None and parts.follower.current is None:
-        return "The model that was published last is not loaded yet."
+        return parts.follower.unread or "The model that was published last is not loaded yet."
     return None
 
 
@@ -127,6 +127,8 @@ async def _held(parts: Parts) -> str | None:
 async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
+    if parts.follower.unread is not None:
+        reasons.append(parts.follower.unread)
     try:
         status = await asyncio.wait_for(parts.of_service.reports.status(), PATIENCE_S)
     except (GMRError, TimeoutError) as error:

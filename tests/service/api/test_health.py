@@ -17,11 +17,14 @@ from typer.testing import CliRunner
 
 from clients.commands.cli import app
 from core.engine.engine import Engine
+from core.snapshot import FORMAT
+from core.tensors import pack, unpack
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFollower
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
+    labels,
     learned,
     make_settings,
     of_model,
@@ -41,6 +44,32 @@ def test_a_service_that_has_learned_nothing_is_ready(settings: Callable[..., Set
         response = wait_until(lambda: _good(client.get("/health/ready")))
         assert response.json() == {"status": "ready"}
         assert "\ngmr_trainer_works 1.0\n" in client.get("/metrics").text
+
+
+def test_a_model_that_a_later_release_published_is_not_taken_for_none(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings(snapshot_store="directory")
+    folder = made.data_dir / "snapshots"
+    with training(made):
+        with serving(made) as client:
+            send(client, RawBatch.of(samples(20), labels(20))).raise_for_status()
+            learned(client)
+        now = {path: path.read_bytes() for path in folder.iterdir()}
+        for path, data in now.items():
+            path.write_bytes(pack("gmr-snapshot-99", *unpack(FORMAT, data)))
+        with serving(made) as client:
+            why = "The file is of format 'gmr-snapshot-99'"
+            for answer in (
+                client.post("/classify", json={"features": samples(1).tolist()}),
+                client.get("/health/startup"),
+                client.get("/health/ready"),
+            ):
+                assert why in problem(answer, 503, "unavailable")["detail"]
+            # The next one that it can read answers.
+            send(client, RawBatch.of(samples(20), labels(20))).raise_for_status()
+            learned(client)
+            assert client.get("/health/ready").status_code == 200
 
 
 def test_a_process_has_begun_once_redis_answers_and_the_published_model_is_loaded(
