@@ -54,6 +54,9 @@ _BY_STATUS: Mapping[int, type[ServiceError]] = {
     504: ServiceUnavailable,
 }
 _BY_KIND: Mapping[str, type[ServiceError]] = {"model-not-ready": NotLearnedYet}
+_NO_ROUTE = ("not-found", "method-not-allowed")
+"""Kinds of problem by which a service says that it does not have what is asked."""
+
 _STANDARD = ("type", "title", "status", "detail", "instance")
 
 
@@ -72,6 +75,12 @@ def service_error(reply: Reply) -> ServiceError:
     detail = str(problem.get("detail", ""))
     if not problem:
         detail = _foreign(reply)
+    elif kind.rsplit("/", 1)[-1] in _NO_ROUTE:
+        detail += (
+            " This client has asked for what the service does not have: either the address is not "
+            "that of a service, or the service is of an earlier release. Upgrade it, or use a "
+            "client of its release."
+        )
     return cls(
         status=reply.status,
         title=str(problem.get("title", f"HTTP {reply.status}")),

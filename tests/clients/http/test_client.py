@@ -453,6 +453,18 @@ def test_a_problem_document_becomes_the_error_of_its_kind(
     assert f"What happened. (HTTP {status})" in str(error.value)
 
 
+@pytest.mark.parametrize(("status", "kind"), [(404, "not-found"), (405, "method-not-allowed")])
+def test_a_service_of_an_earlier_release_is_told_by_what_it_does_not_have(
+    status: int, kind: str
+) -> None:
+    with (
+        ScriptedServer(problem(status, kind)) as server,
+        GMRClient(server.url) as client,
+        pytest.raises(RequestRefused, match="the service is of an earlier release"),
+    ):
+        client.ingest_state()
+
+
 def test_an_error_of_something_in_between_is_told_as_such() -> None:
     impatient = RetryPolicy(total_s=0)
     transport = httpx2.MockTransport(lambda request: httpx2.Response(502, text="<h1>Bad gateway"))
