@@ -23,7 +23,7 @@ from redis.exceptions import RedisClusterException
 
 from core.counted import counted
 from core.engine.checkpoint import load
-from core.errors import InvalidCheckpoint, InvalidSettings
+from core.errors import InvalidCheckpoint, InvalidSettings, OtherRelease
 from service.archive.parts import ARCHIVE, parts_in, timeline
 from service.broker.connection import SyncClient, unavailable
 from service.broker.durability import shortfalls
@@ -153,6 +153,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
                 subject_of(name, "checkpoints"),
                 f"{one.path} cannot be read: {error}",
                 advice_on(error, "bring it back from a backup"),
+                blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
             )
             continue
         facts.checkpoints += 1

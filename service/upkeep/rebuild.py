@@ -124,6 +124,11 @@ class Rebuilt:
             lines.append(f"{at}: {verdict} ({one.place})")
         if not self.comparisons:
             lines.append("compared with nothing: no checkpoint is kept of what the archive reaches")
+        if self.equal is False:
+            lines.append(
+                "LOOK  only the same release makes the same model, on the same kind of processor: "
+                "what was learned before an upgrade differs, and so does all that came after"
+            )
         return lines + [f"LOOK  {note}" for note in self.notes]
 
     def write(self, path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.counted import counted
 from core.engine.checkpoint import load
-from core.errors import InvalidCheckpoint
+from core.errors import InvalidCheckpoint, OtherRelease
 from service.broker.connection import SyncClient
 from service.broker.keys import Keys
 from service.settings import Settings
@@ -47,6 +47,7 @@ def look_at_store(
                     subject,
                     f"{one.place} cannot be read: {error}",
                     advice_on(error, "bring it back from an earlier version of the object"),
+                    blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
                 )
                 continue
             facts.checkpoints += 1

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from clients.commands.cli import app
 from clients.http.client import GMRClient
-from core.engine.checkpoint import load
+from core.engine.checkpoint import FORMAT, load
+from core.tensors import pack, unpack
 from service.archive.parts import parts_in
 from service.broker.connection import connect
 from service.broker.keys import Keys
@@ -152,6 +153,20 @@ def test_a_damaged_checkpoint_wants_attention_and_the_one_before_counts(
     told = gmr("doctor", "--data-dir", data_dir)
     assert told.exit_code == 1
     assert f"LOOK  checkpoints: {newest.path.stem}.damaged" in told.output
+
+
+def test_a_checkpoint_of_a_later_release_is_no_damaged_one_and_no_backup_is_made_without_it(
+    gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
+) -> None:
+    newest = kept_in(data_dir / "checkpoints")[0]
+    newest.path.write_bytes(pack("gmr-checkpoint-999", *unpack(FORMAT, newest.read())))
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 1
+    assert "start the release that wrote it, or a later one" in told.output
+    made = gmr("backup", tmp_path / "service.tar", "--data-dir", data_dir)
+    assert made.exit_code == 2
+    assert "'gmr-checkpoint-999'" in made.output
+    assert not (tmp_path / "service.tar").exists()
 
 
 def test_an_archive_that_lacks_entries_at_its_end_wants_attention(
@@ -692,3 +707,4 @@ def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: 
     result = gmr("rebuild", "--data-dir", archived)
     assert result.exit_code == 1, result.output
     assert "ANOTHER ONE" in result.output
+    assert "what was learned before an upgrade differs" in result.output
