@@ -8,7 +8,6 @@ instead of loaded.
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections.abc import Mapping
 
@@ -196,8 +195,8 @@ def _of_another_format(expected: str, got: object, *, whole: bool) -> InvalidChe
         got: What the file says.
         whole: Whether it is as it was written, as far as can be known.
     """
-    name, _, _ = expected.rpartition("-")
-    ours = isinstance(got, str) and re.fullmatch(rf"{re.escape(name)}-\d+", got)
+    name, _, number = str(got).rpartition("-")
+    ours = name == expected.rpartition("-")[0] and number.isdecimal()
     kind = OtherRelease if ours and whole else InvalidCheckpoint
     return kind(
         f"The file is of format {got!r}; expected {expected!r}. "

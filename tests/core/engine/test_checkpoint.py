@@ -7,6 +7,7 @@ import functools
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from core.batch import Batch
 from core.config import EngineConfig
 from core.density.factors import outline
 from core.drift.baselines.paper import PaperState
+from core.drift.sequential.detector import SequentialState
 from core.engine.checkpoint import EARLIER, FORMAT, dump, features_of, load, verifier
 from core.engine.engine import Engine
 from core.engine.state import EngineState
@@ -28,6 +30,9 @@ from core.snapshot import Snapshot
 from core.tensors import pack, unpack
 from tests.core.states import Script, assert_identical, leaves, lived, play, scripts, tensors_of
 from tests.core.streams import batches, blob
+
+EARLIER_STATES = Path(__file__).parent / "earlier"
+"""Of commits, by name: the text of a checkpoint, and the types and shapes of its tensors."""
 
 CONFIGS = {
     "mfa": EngineConfig(n_components=6, n_factors=3, warm_up=200, window=150, seed=3),
@@ -495,6 +500,30 @@ def test_components_of_an_earlier_release_expected_no_votes(preset: str) -> None
     assert n > 0
     loaded, _, _ = load(pack(FORMAT, tensors, text))
     assert_identical(loaded.model.learner, state.model.learner)  # every sample had a label
+
+
+@pytest.mark.parametrize("path", sorted(EARLIER_STATES.glob("*.json")), ids=lambda path: path.stem)
+def test_a_state_of_an_earlier_release_is_read_as_a_whole(path: Path) -> None:
+    """By its shape: the text of a checkpoint that the commit wrote, and zeros for its tensors."""
+    kept = json.loads(path.read_bytes())
+    tensors = {
+        name: torch.zeros(shape, dtype=getattr(torch, dtype))
+        for name, (dtype, shape) in kept["tensors"].items()
+    }
+    text = {part: json.dumps(kept[part]) for part in ("state", "config")}
+    state, config, _ = load(pack(FORMAT, tensors, text))
+    tree = kept["state"]
+    assert config.preset == "mfa"
+    assert state.model.version == tree["model"]["version"]
+    assert state.model.panel is not None
+    assert state.pending.awaiting.raw_samples > 0
+    assert state.watch.armed
+    detector = state.watch.detector  # it did not begin anew
+    assert isinstance(detector, SequentialState)
+    assert detector.samples == tree["watch"]["detector"]["samples"] > 0
+    # What is written of it today is read today.
+    again, _, _ = load(dump(state, config, {}))
+    assert_identical(again, state)
 
 
 def test_what_an_earlier_release_called_otherwise_is_read() -> None:
