@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 
@@ -142,6 +143,7 @@ async def _told(
     missed = await _missed(parts, after)
     if missed is not None:
         yield missed
+    told_at = time.monotonic()
     async for records in parts.feed.follow(after, KEEP_ALIVE_S):
         if await request.is_disconnected():
             return
@@ -152,6 +154,13 @@ async def _told(
             yield b"".join(lines)
         elif not records:
             yield KEEP_ALIVE
+        elif time.monotonic() - told_at < KEEP_ALIVE_S:
+            continue
+        else:
+            # Events of other kinds keep coming: proxies would take the silence for an end, and who
+            # comes back would be told of a gap where nothing that was asked for is missing.
+            yield b"%bid: %b\n\n" % (KEEP_ALIVE, records[-1].id.encode())
+        told_at = time.monotonic()
 
 
 async def _missed(parts: Parts, after: str) -> bytes | None:

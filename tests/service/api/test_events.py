@@ -190,6 +190,17 @@ def test_silence_is_filled_with_comments(
         assert [listener.block() for _ in range(2)] == [{"": "still here"}] * 2
 
 
+def test_events_of_other_kinds_are_no_silence(
+    live: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.events.KEEP_ALIVE_S", 0.05)
+    with listening(live, "?kinds=boundary") as listener:
+        teach(live)
+        ids = [block["id"] for block in (listener.block() for _ in range(60)) if "id" in block]
+    # Who comes back goes on after what was not asked for.
+    assert any(position(id) > position(listener.start) for id in ids)
+
+
 def test_the_end_of_the_service_ends_the_events(settings: Callable[..., Settings]) -> None:
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         with serving(settings()) as client:
