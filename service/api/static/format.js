@@ -25,7 +25,7 @@ export function percent(value, digits = 1) {
  */
 export function decimal(value, digits = 3) {
   if (!isKnown(value)) return UNKNOWN;
-  if (value !== 0 && Math.abs(value) < 1e-3) return scientific(value);
+  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e15)) return scientific(value);
   if (Math.abs(value) >= 10 ** digits) return whole.format(value);
   return String(Number(value.toPrecision(digits)));
 }

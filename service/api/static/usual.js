@@ -1,6 +1,7 @@
 // What is usual of each feature of a table, by samples that the model draws: so sensors with units
 // of their own are drawn beside each other, and what stands out is named.
 
+import { decimal } from "./format.js";
 import { drawn, get } from "./service.js";
 
 const DRAWN = 400;
@@ -9,6 +10,8 @@ const MOST_FEATURES = 4096;
 const REFRESH_MS = 60_000;
 const COARSE = 1e-5; // of a mean: what varies less is constant, but for rounding
 const STANDS_OUT = 1; // deviations
+const SMALL = 1e-6; // what is smaller, or LARGE, is told by its power of ten
+const LARGE = 1e15;
 const MOST_AWAY = 99; // deviations that are told
 
 /** @typedef {{mean: number[], deviation: number[], names: string[] | null}} Usual */
@@ -101,6 +104,8 @@ export function usualKey() {
  * @param {number | null} deviation
  */
 export function amount(value, deviation) {
+  const size = Math.max(Math.abs(value), deviation ?? 0);
+  if (size && (size < SMALL || size >= LARGE)) return decimal(value);
   const fine = deviation ? Math.ceil(-Math.log10(deviation)) : 3;
   return value.toLocaleString("en", { maximumFractionDigits: Math.min(9, Math.max(0, fine)), useGrouping: Math.abs(value) >= 1e4 });
 }
