@@ -120,7 +120,7 @@ export class Charts {
       if (!known) continue;
       const data = [times, ...lines.map((line) => points.map((point) => line.of(point) ?? null))];
       const plot = this.plots.get(panel.id);
-      if (plot) plot.setData(data);
+      if (plot) renew(plot, data);
       else this.plots.set(panel.id, this.plot(panel, lines, data, place));
       if (plot) tellNewest(plot);
     }
@@ -219,6 +219,16 @@ export class Charts {
     }
     context.restore();
   }
+}
+
+/** Show newer points; what somebody looks closer at stays in sight. @param {any} plot @param {any[]} data */
+function renew(plot, data) {
+  const { min, max } = plot.scales.x;
+  const closer = (min > plot.data[0][0] || max < plot.data[0].at(-1)) && max > data[0][0];
+  plot.batch(() => {
+    plot.setData(data);
+    if (closer) plot.setScale("x", { min, max });
+  });
 }
 
 /** While nobody points at a time, the legend tells the newest. @param {any} plot */
