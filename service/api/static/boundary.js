@@ -69,13 +69,17 @@ export function showBoundaries(boundaries, model) {
  * @param {any} model
  * @param {any[]} kept versions that can be gone back to
  * @param {() => void} again called when another version may answer
+ * @param {() => boolean} still whether it is this one that somebody wants to see
  */
-export async function openBoundary(id, model, kept, again) {
+export async function openBoundary(id, model, kept, again, still) {
   const place = byId("boundary-page");
+  place.replaceChildren(make("p", {}, "Asking for its evidence."));
   let row;
   try {
     row = await get(`drift/boundaries/${encodeURIComponent(id)}`);
+    if (!still()) return;
   } catch (problem) {
+    if (!still()) return;
     place.replaceChildren(make("h2", { tabindex: -1 }, "No such boundary"), make("p", {}, /** @type {Error} */ (problem).message));
     return;
   }

@@ -62,6 +62,29 @@ export function show(parent, facts, children) {
 const shown = new WeakMap();
 
 /**
+ * Put rows into an element; those whose facts were shown already stay: a link that is replaced
+ * between the press and the release of a button is not followed.
+ * @param {HTMLElement} parent
+ * @param {[unknown, () => any][]} rows facts of each, other than those of all others; and what makes it
+ */
+export function showEach(parent, rows) {
+  const before = each.get(parent) ?? new Map();
+  const now = new Map(rows.map(([facts, row]) => {
+    const key = JSON.stringify(facts);
+    return [key, before.get(key) ?? row()];
+  }));
+  each.set(parent, now);
+  const wanted = new Set(now.values());
+  for (const old of [...parent.childNodes]) if (!wanted.has(old)) old.remove();
+  [...wanted].forEach((row, place) => {
+    if (parent.children[place] !== row) parent.insertBefore(row, parent.children[place] ?? null);
+  });
+}
+
+/** @type {WeakMap<HTMLElement, Map<string, any>>} */
+const each = new WeakMap();
+
+/**
  * Set text, and only if it is another: a screen reader is not told twice.
  * @param {HTMLElement} element
  * @param {string} text

@@ -43,7 +43,7 @@ const known = {
   /** @type {any} */ versions: null,
   curve: new Curve(),
   throughput: new Throughput(),
-  report: { time: 0, at: performance.now() },
+  report: { time: 0, at: performance.now(), asked: performance.now() },
   problem: "",
 };
 
@@ -56,13 +56,21 @@ const feed = new Feed(heard, (live) => {
 
 // What is asked ---------------------------------------------------------------------------------
 
+/** Questions so far, of each kind: an answer that comes after that of a later question is not shown. @type {Record<string, number>} */
+const asked = {};
+let answered = 0;
+
 async function state() {
+  const turn = (asked.state = (asked.state ?? 0) + 1);
   const [drift, model] = await Promise.allSettled([get("drift"), get("model")]);
+  if (turn < answered) return;
+  answered = turn;
+  known.report.asked = performance.now();
   if (drift.status === "fulfilled") {
     known.drift = drift.value;
     known.problem = "";
     known.throughput.add(drift.value);
-    if (drift.value.heartbeat_time !== known.report.time) known.report = { time: drift.value.heartbeat_time, at: performance.now() };
+    if (drift.value.heartbeat_time !== known.report.time) Object.assign(known.report, { time: drift.value.heartbeat_time, at: performance.now() });
   } else known.problem = drift.reason.message;
   if (model.status === "fulfilled") {
     const other = known.versions && known.model?.model_version !== model.value.model_version;
@@ -78,11 +86,16 @@ async function state() {
  */
 async function again(what) {
   const paths = { boundaries: "drift/boundaries", proposals: "drift/proposals", outliers: `drift/quarantine?last=${OUTLIERS}`, versions: "model/versions" };
+  const turn = (asked[what] = (asked[what] ?? 0) + 1);
   try {
     const answer = await get(paths[what]);
+    if (turn !== asked[what]) return;
     known[what] = what === "versions" ? answer : answer[what];
     draw();
-  } catch { /* away for the moment; asked again soon */ }
+  } catch (problem) {
+    // Away for the moment, and asked again soon; but where somebody may not know, "none" is untrue.
+    if (/** @type {any} */ (problem).status === 403) say(byId(`${what}-none`), /** @type {Error} */ (problem).message);
+  }
 }
 
 function everything() {
@@ -91,14 +104,16 @@ function everything() {
 }
 
 async function history() {
+  const turn = (asked.history = (asked.history ?? 0) + 1);
   const since = range === "all" || !newest() ? "" : `&since=${newest() - Number(range)}`;
   try {
     const answer = await get(`drift/curve?points=${POINTS}${since}`);
+    if (turn !== asked.history) return;
     known.curve = Curve.of(answer);
     feed.follow(answer.last_id);
     draw();
   } catch {
-    setTimeout(history, 2 * STATE_MS);
+    if (turn === asked.history) setTimeout(history, 2 * STATE_MS);
   }
 }
 
@@ -181,7 +196,9 @@ async function route() {
   known.model ??= await get("model").catch(() => null);
   await keepUsual(known.model);
   if (!known.versions) await again("versions");
-  await openBoundary(id, known.model, known.versions?.versions ?? [], everything);
+  const still = () => location.hash === `#/boundary/${id}`;
+  if (still()) await openBoundary(id, known.model, known.versions?.versions ?? [], everything, still);
+  if (!still()) return;
   scrollTo(0, 0);
   byId("boundary-page").querySelector("h2")?.focus();
 }
@@ -189,6 +206,7 @@ async function route() {
 for (const choice of byId("range").querySelectorAll("input")) {
   choice.addEventListener("change", () => {
     range = choice.value;
+    charts.rebuild();
     void history();
   });
 }
@@ -200,5 +218,10 @@ void route();
 void state();
 void history();
 everything();
-setInterval(() => document.hidden || state(), STATE_MS);
+setInterval(() => document.hidden || asked.state > answered || state(), STATE_MS);
 setInterval(() => document.hidden || everything(), SELDOM_MS);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  void state();
+  everything();
+});

@@ -1,12 +1,16 @@
 // Unlabelled samples that may be a new class, and giving that class a name.
 
-import { byId, make, say, show } from "./element.js";
+import { byId, make, say, show, showEach } from "./element.js";
 import { count, percent, plural } from "./format.js";
-import { caption, extent, picture } from "./picture.js";
+import { caption, picture } from "./picture.js";
 import { post } from "./service.js";
 import { standOut, usualKey } from "./usual.js";
 
 const MOST_NAMED = 3;
+const SETTLING_MS = 5000; // until a proposal that was decided about is gone
+
+/** @type {any} GET /model, as it is by now */
+let newest = null;
 
 /**
  * @param {any[]} proposals
@@ -15,16 +19,18 @@ const MOST_NAMED = 3;
  */
 export function showProposals(proposals, model, changed) {
   byId("proposals-none").hidden = proposals.length > 0;
-  const range = proposals.length ? extent(proposals.map((one) => one.prototype)) : undefined;
-  // A card stays as it is while its proposal grows: somebody may be typing a name into it.
+  // A card stays as it is while its proposal grows, and others come and go: somebody may be typing
+  // a name into it.
   const place = byId("proposals");
-  const numbers = proposals.map((one) => one.proposal);
-  show(place, [numbers, model?.image_shape ?? null, usualKey() !== null], () => proposals.map((one) => card(one, model, range, changed)));
-  for (const one of proposals) {
-    const said = place.querySelector(`[data-proposal="${one.proposal}"] .facts-line`);
-    if (said) say(/** @type {HTMLElement} */ (said), facts(one));
-    const unusual = place.querySelector(`[data-proposal="${one.proposal}"] .unusual`);
-    if (unusual) say(/** @type {HTMLElement} */ (unusual), model?.image_shape ? "" : stands(one));
+  newest = model;
+  showEach(place, proposals.map((one) => [one.proposal, () => card(one, changed)]));
+  const shape = model?.image_shape ?? null;
+  for (const [at, one] of proposals.entries()) {
+    const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (place.children[at].querySelector(name));
+    show(part(".pictures"), [shape, usualKey()], () => [picture(one.prototype, shape, `Mean of the samples of proposal ${one.proposal}`)]);
+    say(part(".facts-line"), facts(one));
+    say(part(".unusual"), shape ? "" : stands(one));
+    say(part(".faint"), caption([one.prototype], shape));
   }
 }
 
@@ -43,28 +49,33 @@ function stands(one) {
   return found.length ? `Unusual: ${found.map((each) => `${each.name} ${each.value}, usually ${each.usual}`).join("; ")}.` : "";
 }
 
-/** @param {any} one @param {any} model @param {any} range @param {() => void} changed */
-function card(one, model, range, changed) {
+/** @param {any} one @param {() => void} changed */
+function card(one, changed) {
   const field = `name-${one.proposal}`;
   const input = make("input", { id: field, name: "label", autocomplete: "off", required: true, maxlength: 200, list: "known-classes" });
+  let decided = false;
   const decide = async (/** @type {string | number | null} */ label) => {
+    if (decided) return; // by the first of two clicks: the second would end among the dead letters
+    decided = true;
     say(byId("said"), `Telling the service about proposal ${one.proposal} …`);
     try {
       await post("labels", { proposal: one.proposal, label });
       say(byId("said"), label === null ? `Proposal ${one.proposal} will be dismissed.` : `The samples of proposal ${one.proposal} will be learned as class ${label}.`);
+      setTimeout(() => { decided = false; }, SETTLING_MS);
     } catch (problem) {
       say(byId("said"), /** @type {Error} */ (problem).message);
+      decided = false;
     }
     changed();
   };
   return make("li", { class: "card", "data-proposal": one.proposal },
-    make("div", { class: "pictures large" }, picture(one.prototype, model?.image_shape ?? null, `Mean of the samples of proposal ${one.proposal}`, range)),
+    make("div", { class: "pictures large" }),
     make("div", {},
       make("h3", {}, `Perhaps a new class`, make("span", { class: "aside" }, ` (proposal ${one.proposal})`)),
-      make("p", { class: "facts-line" }, facts(one)),
-      make("p", { class: "unusual" }, model?.image_shape ? "" : stands(one)),
-      make("p", { class: "faint" }, caption([one.prototype], model?.image_shape ?? null)),
-      make("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); decide(labelOf(input.value, model)); } },
+      make("p", { class: "facts-line" }),
+      make("p", { class: "unusual" }),
+      make("p", { class: "faint" }),
+      make("form", { onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); decide(labelOf(input.value, newest)); } },
         make("label", { for: field }, "Name"), input,
         make("button", { type: "submit", class: "primary" }, "Name it"),
         make("button", { type: "button", onclick: () => decide(null) }, "No class"))));
@@ -72,6 +83,7 @@ function card(one, model, range, changed) {
 
 /**
  * A whole number is an integer where every known class is one, or none is known: so "4" joins 0 to 3.
+ * It is one of the known classes, too, where others are words.
  * @param {string} text
  * @param {any} model
  * @returns {string | number}
@@ -80,6 +92,7 @@ export function labelOf(text, model) {
   const trimmed = text.trim();
   const known = (model?.classes ?? []).map((/** @type {any} */ one) => one.label);
   if (known.includes(trimmed)) return trimmed;
-  const integers = known.every((/** @type {any} */ label) => typeof label === "number");
-  return integers && /^-?\d{1,15}$/.test(trimmed) ? Number(trimmed) : trimmed;
+  if (!/^-?\d{1,15}$/.test(trimmed)) return trimmed;
+  const number = Number(trimmed);
+  return known.includes(number) || known.every((/** @type {any} */ label) => typeof label === "number") ? number : trimmed;
 }

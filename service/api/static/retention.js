@@ -1,6 +1,6 @@
 // How well every past sub-task is still held, by samples that the model drew when it ended.
 
-import { byId, make, named, show } from "./element.js";
+import { byId, make, named, show, showEach } from "./element.js";
 import { UNKNOWN, decimal, isKnown, percent, plural } from "./format.js";
 
 /** @param {any} model GET /model */
@@ -8,24 +8,36 @@ export function showRetention(model) {
   const held = model?.held ?? [];
   byId("retention-none").hidden = held.length > 0;
   byId("retention").hidden = held.length === 0;
-  show(byId("retention-rows"), held, () => held.toReversed().map(row));
+  showEach(byId("retention-rows"), held.toReversed().flatMap((/** @type {any} */ one) => [
+    [one, () => row(one)],
+    ...(one.classes.length > 1 ? [[[one.sub_task, one.classes.length], () => more(one)]] : []),
+  ]));
+  for (const { sub_task: number, classes } of held) {
+    if (classes.length > 1) show(byId(`held-${number}`), classes, () => classes.map(ofClass));
+  }
 }
 
 /** @param {any} one */
 function row(one) {
   const names = one.classes.flatMap((/** @type {any} */ each, /** @type {number} */ place) => [place ? ", " : null, named(each.label)]);
-  return [
-    make("tr", {},
-      make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, names.length ? names : "no labels")),
-      make("td", { "data-head": "Accuracy" }, kept(one.accuracy_then, one.accuracy_now)),
-      make("td", { "data-head": "Right class" }, kept(one.probability_then, one.probability_now)),
-      make("td", { "data-head": "Log-likelihood" }, nats(one)),
-      make("td", { class: "faint", "data-head": "Asked of" }, `version ${one.model_version}`)),
-    one.classes.length > 1 ? make("tr", { class: "inner" }, make("td", { colspan: 5 },
-      make("details", {}, make("summary", {}, `Each of the ${plural(one.classes.length, "class", "classes")} of sub-task ${one.sub_task}`),
-        make("ul", { class: "classes" }, one.classes.map((/** @type {any} */ each) => make("li", {},
-          make("b", { title: each.label }, each.label), kept(each.accuracy_then, each.accuracy_now))))))) : null,
-  ];
+  return make("tr", {},
+    make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, names.length ? names : "no labels")),
+    make("td", { "data-head": "Accuracy" }, kept(one.accuracy_then, one.accuracy_now)),
+    make("td", { "data-head": "Right class" }, kept(one.probability_then, one.probability_now)),
+    make("td", { "data-head": "Log-likelihood" }, nats(one)),
+    make("td", { class: "faint", "data-head": "Asked of" }, `version ${one.model_version}`));
+}
+
+/** The classes of a sub-task, where somebody wants to see them: open or not, it stays. @param {any} one */
+function more(one) {
+  return make("tr", { class: "inner" }, make("td", { colspan: 5 },
+    make("details", {}, make("summary", {}, `Each of the ${plural(one.classes.length, "class", "classes")} of sub-task ${one.sub_task}`),
+      make("ul", { class: "classes", id: `held-${one.sub_task}` }))));
+}
+
+/** @param {any} one */
+function ofClass(one) {
+  return make("li", {}, make("b", { title: one.label }, one.label), kept(one.accuracy_then, one.accuracy_now));
 }
 
 /** What was right, and what still is. @param {number | null} then @param {number | null} now */

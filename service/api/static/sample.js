@@ -47,6 +47,7 @@ export function begin(model) {
   });
   byId("sample-file").addEventListener("change", (/** @type {any} */ event) => {
     const [file] = event.target.files;
+    event.target.value = ""; // so that the same file can be chosen again
     if (file) take(file, model);
   });
   pen(model);
@@ -162,17 +163,20 @@ function complain(message) {
   byId("answer").replaceChildren(make("p", { class: "notice" }, message));
 }
 
+let asks = 0;
+
 /** @param {number[]} features @param {any} model @param {string | null} [brought] what was done to a picture before */
 async function ask(features, model, brought = null) {
+  const turn = (asks += 1);
   try {
     const body = { features: [features] };
     const [typical, named] = await Promise.all([
       post("outliers", { ...body, components: true }),
       post("classify", body).catch((problem) => { if (problem.status === 409) return null; throw problem; }),
     ]);
-    byId("answer").replaceChildren(...told(features, model, typical, named, brought));
+    if (turn === asks) byId("answer").replaceChildren(...told(features, model, typical, named, brought));
   } catch (problem) {
-    complain(/** @type {Error} */ (problem).message);
+    if (turn === asks) complain(/** @type {Error} */ (problem).message);
   }
 }
 

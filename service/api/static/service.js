@@ -15,6 +15,8 @@ export class Problem extends Error {
   }
 }
 
+const PATIENCE_MS = 15_000; // a connection may be dead without a word, as after a laptop slept
+
 /** Is told ("refused") when the service wants a key. */
 export const unauthorized = new EventTarget();
 
@@ -42,7 +44,7 @@ async function ask(path, options) {
  * @returns {Promise<any>}
  */
 export async function get(path) {
-  return (await ask(path)).json();
+  return (await ask(path, { signal: AbortSignal.timeout(PATIENCE_MS) })).json();
 }
 
 /**

@@ -21,7 +21,7 @@ const UNARMED = {
  * @property {number | null} rate samples per second
  * @property {number | null} samples of the current sub-task; null while it is not known
  * @property {any} boundary the newest of the model's past; null without one
- * @property {{time: number, at: number}} report the trainer's last sign of life, and when the page first saw it
+ * @property {{time: number, at: number, asked: number}} report the trainer's last sign of life, when the page first saw it, and when it last asked
  * @property {string} problem why nothing is known; empty where all is well
  */
 
@@ -69,7 +69,7 @@ function tile(name, value, note) {
  */
 function inWords({ drift, model, samples, boundary, report, problem }) {
   if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
-  const silent = performance.now() - report.at;
+  const silent = report.asked - report.at; // a page that was hidden has not asked
   if (silent > SILENT_MS) {
     return ["away", "Trainer is silent", `It has not reported for ${Math.round(silent / 1000)} seconds; what you see is from before. ${problem}`];
   }

@@ -2,8 +2,8 @@
 // colour of the first time, and an arc that leads there.
 
 import { changed } from "./boundary.js";
-import { byId, make, named, say, show } from "./element.js";
-import { count, isKnown, plural } from "./format.js";
+import { byId, make, named, say, show, showEach } from "./element.js";
+import { isKnown, plural } from "./format.js";
 import { caption, extent, picture } from "./picture.js";
 import { drawn, get } from "./service.js";
 import { inShort, usualKey } from "./usual.js";
@@ -65,7 +65,7 @@ export function hue(concept) {
 }
 
 /** What sub-tasks look like: pictures, asked for once in a while, and kept. */
-class Looks {
+export class Looks {
   constructor() {
     /** @type {Map<string, {version: number, at: number, samples: number[][]}>} */
     this.kept = new Map();
@@ -84,8 +84,9 @@ class Looks {
     const old = !kept || (kept.version !== version && performance.now() - kept.at > REFRESH_MS);
     if (old && !this.asked.has(key)) {
       this.asked.add(key);
-      ask().catch(() => []).then((samples) => {
-        this.kept.set(key, { version, at: performance.now(), samples });
+      // What failed is asked for again, in a while.
+      ask().then((samples) => ({ version, samples }), () => ({ version: NaN, samples: kept?.samples ?? [] })).then((found) => {
+        this.kept.set(key, { ...found, at: performance.now() });
         this.asked.delete(key);
         then();
       });
@@ -132,8 +133,17 @@ export function showTimeline(boundaries, drift, model, again) {
   const all = cards.flatMap(({ samples }) => samples ?? []);
   const range = all.length ? extent(all) : undefined;
   say(byId("sub-tasks-scale"), caption(all, shape));
-  show(byId("sub-tasks"), [range, usualKey(), cards.map(({ task, classes, samples }) => [task.number, task.concept, task.boundary?.id, count(task.samples), classes, samples?.length, samples?.[0]?.slice(0, 50), held])], () =>
-    cards.map(({ task, classes, samples }) => card(task, classes, samples, range, shape, task === tasks.at(-1), held)));
+  showEach(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [
+    [task.number, task.concept, task.boundary?.id, task === tasks.at(-1), classes, samples?.length ? null : held],
+    () => card(task, classes, task === tasks.at(-1), samples?.length ? null : held)]));
+  for (const [place, { task, classes, samples }] of cards.entries()) {
+    const shown = byId("sub-tasks").children[place];
+    say(shown.querySelector(".count"), plural(task.samples, "sample"));
+    show(shown.querySelector(".look"), [range, shape, usualKey(), samples?.length, samples?.[0]?.slice(0, 50)], () => [
+      make("div", { class: "pictures" }, (samples ?? []).map((features, at) =>
+        picture(features, shape, classes.length ? `A sample drawn of class ${classes[Math.floor(at / PER_CLASS)]}` : `What sub-task ${task.number} looks like`, range))),
+      shape ? null : told(task, samples)]);
+  }
 }
 
 /**
@@ -179,7 +189,7 @@ function classesOf(task, tasks, drift, model) {
     const first = model?.held?.find((/** @type {any} */ row) => row.sub_task === task.concept);
     if (first?.classes.length) return labels(first);
   }
-  if (task === tasks.at(-1) && drift && isKnown(drift.prequential_accuracy)) {
+  if (task === tasks.at(-1) && drift && isKnown(drift.prequential_accuracy_mean)) {
     // Of the current one that is new: the classes that no past one showed.
     const past = new Set((model?.held ?? []).flatMap(labels));
     return (model?.classes ?? []).map((/** @type {any} */ one) => one.label).filter((/** @type {any} */ label) => !past.has(label));
@@ -190,23 +200,17 @@ function classesOf(task, tasks, drift, model) {
 /**
  * @param {SubTask} task
  * @param {(string | number)[]} classes
- * @param {number[][] | null} samples
- * @param {[number, number] | undefined} range of all cards
- * @param {number[] | null} shape
  * @param {boolean} current
- * @param {number | null} held version that answers meanwhile, where one is held back
+ * @param {number | null} held version that answers meanwhile, where one is held back and nothing can be shown
  */
-function card(task, classes, samples, range, shape, current, held) {
-  const title = `Sub-task ${task.number}`;
+function card(task, classes, current, held) {
   return make("li", { class: "card", hue: hue(task.concept) },
-    make("h3", {}, title, current ? make("span", { class: "badge" }, "now") : null),
+    make("h3", {}, `Sub-task ${task.number}`, current ? make("span", { class: "badge" }, "now") : null),
     isKnown(task.returnOf) ? make("p", { class: "return" }, `↩ return of ${task.returnOf}`) : null,
-    make("p", { class: "faint" }, plural(task.samples, "sample"), classes.length ? [` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}`,
+    make("p", { class: "faint" }, make("span", { class: "count" }, plural(task.samples, "sample")), classes.length ? [` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}`,
       ...classes.slice(0, MOST_CLASSES).flatMap((label, at) => [at ? ", " : "", named(label)]), classes.length > MOST_CLASSES ? " …" : ""] : ""),
-    isKnown(held) && !samples?.length ? make("p", { class: "faint" }, `Nothing to show: version ${held} answers meanwhile, and does not know it.`) : null,
-    make("div", { class: "pictures" }, (samples ?? []).map((features, place) =>
-      picture(features, shape, classes.length ? `A sample drawn of class ${classes[Math.floor(place / PER_CLASS)]}` : `What ${title} looks like`, range))),
-    shape ? null : told(task, samples),
+    isKnown(held) ? make("p", { class: "faint" }, `Nothing to show: version ${held} answers meanwhile, and does not know it.`) : null,
+    make("div", { class: "look" }),
     task.boundary ? make("a", { href: `#/boundary/${task.boundary.id}` }, `Why it began`) : null);
 }
 

@@ -1,6 +1,6 @@
 // Versions of the model that are kept, and going back to one.
 
-import { byId, make, say, show } from "./element.js";
+import { byId, make, say, showEach } from "./element.js";
 import { clock, count, isKnown } from "./format.js";
 import { post } from "./service.js";
 
@@ -13,9 +13,9 @@ export function showVersions(answer, model, changed) {
   if (!answer) return;
   byId("versions-none").hidden = answer.versions.length > 0;
   byId("versions").hidden = answer.versions.length === 0;
-  show(byId("version-rows"), [answer, answer.versions.map((/** @type {any} */ one) => isAhead(one, model))], () => answer.versions.map((/** @type {any} */ one) => {
+  showEach(byId("version-rows"), answer.versions.map((/** @type {any} */ one) => {
     const served = one.version === answer.model_version;
-    return make("tr", {},
+    return [[one, served, isAhead(one, model)], () => make("tr", {},
       make("th", { scope: "row" }, count(one.version), served ? make("span", { class: "badge" }, "answers") : null),
       make("td", {}, clock(one.time)),
       one.samples_seen === undefined ? make("td", {}) : make("td", { "data-head": "samples learned" }, count(one.samples_seen)),
@@ -23,7 +23,7 @@ export function showVersions(answer, model, changed) {
         one.before_boundary ? `before boundary ${one.before_boundary}` : "",
         one.origin === "learned" ? "" : `from a ${one.origin}`,
       ].filter(Boolean).join(", ")),
-      make("td", {}, served ? null : goBack(one, model, changed)));
+      make("td", {}, served ? null : goBack(one, model, changed)))];
   }));
 }
 
