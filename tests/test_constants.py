@@ -1,4 +1,4 @@
-"""Numbers on the pages of the method and the detector are the constants of the code."""
+"""Numbers on the pages of the method and its parts are the constants of the code."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ METHOD = (
     f"T = D / {flat.FEATURES_PER_DEGREE}, also where shifts are heard. The deviation of drawn "
     f"noise is multiplied by {noise_of_a_class(PIXELS / flat.FEATURES_PER_DEGREE):.2f}",
     f"2)^-{stepwise.STEP_EXPONENT}. A step is due for every {stepwise.STEP_SAMPLES} samples",
+    f"{waves.PAIRS + waves.FULL} random Fourier features, {waves.PAIRS} of two features each and "
+    f"{waves.FULL} of all",
+    f"the five nearest of {neighbours.MOST:,} micro-clusters",
+    f"of {panel.FEWEST_ROWS} to {2 * panel.FEWEST_ROWS - 1} (more in more than "
+    f"{panel.FEWEST_ROWS / panel.ROWS_PER_FEATURE:g} features",
+)
+
+P_VALUES = (
     f"exp(-M_k / {2 * conformity.SOFTNESS:g})",
     f"up to log odds of {margin.SURE}",
     f"at most e^(D / {p_values.PER_COMPONENT}) times less",
@@ -54,12 +62,10 @@ METHOD = (
     f"({step.FIRST_UNCALIBRATED_SAMPLES} of the first one)",
     f"(at least {calibration.FEWEST}, {calibration.FEWEST_OF_FIRST} of the first one; at most "
     f"{calibration.RECENT:,}), and {calibration.PAST:,} rows of all earlier",
+)
+
+LABELS = (
     f"among the last {relabelling.LATELY:g} samples",
-    f"{waves.PAIRS + waves.FULL} random Fourier features, {waves.PAIRS} of two features each and "
-    f"{waves.FULL} of all",
-    f"the five nearest of {neighbours.MOST:,} micro-clusters",
-    f"of {panel.FEWEST_ROWS} to {2 * panel.FEWEST_ROWS - 1} (more in more than "
-    f"{panel.FEWEST_ROWS / panel.ROWS_PER_FEATURE:g} features",
     f"in {reliability.BINS} bins of confidence. The counts fade over {reliability.FADING:,.0f}",
     f"in blocks of {reliability.BLOCK:g} labelled samples",
     f"an excess of {reliability.EXCESS} (of {reliability.EXCESS * reliability.SURE} where",
@@ -102,7 +108,15 @@ DETECTOR = (
 )
 
 
-@pytest.mark.parametrize(("page", "said"), [("method", METHOD), ("detector", DETECTOR)])
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("method", METHOD),
+        ("p-values", P_VALUES),
+        ("labels", LABELS),
+        ("detector", DETECTOR),
+    ],
+)
 def test_pages_have_the_numbers_of_the_code(page: str, said: tuple[str, ...]) -> None:
     text = " ".join((ROOT / f"docs/{page}.md").read_text("utf-8").split())  # wherever lines end
     assert [phrase for phrase in said if phrase not in text] == []

@@ -187,10 +187,28 @@ def test_every_kind_of_event_is_documented() -> None:
     assert rows == kinds | {"missed"}
 
 
+WIDTH = 100
+"""Columns of prose; tables, headings and code have what they need."""
+
+UNBROKEN = re.compile(r"(?:`+[^`]*`+|\S)+")
+"""What no line is broken in: a word, or code with its spaces."""
+
 PAGES_OF_PROSE = sorted(
     str(page.relative_to(ROOT))
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"))
 )
+
+
+@pytest.mark.parametrize("name", PAGES_OF_PROSE)
+def test_prose_is_wrapped(name: str) -> None:
+    text = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1$", "", (ROOT / name).read_text("utf-8"))
+    prose = (line for line in text.splitlines() if not re.match(r" *[|#<!]|    \S", line))
+    wide = [line.lstrip(" *-0123456789.") for line in prose if len(line) > WIDTH]
+    assert [line for line in wide if len(UNBROKEN.findall(line)) > 1] == []
+
+
+def test_the_method_is_told_in_few_lines() -> None:
+    assert len((ROOT / "docs/method.md").read_text("utf-8").splitlines()) <= 250
 
 
 @pytest.mark.parametrize("name", PAGES_OF_PROSE)

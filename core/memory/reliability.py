@@ -37,7 +37,7 @@ Three things would make that wrong, and are seen to:
   rare samples of known classes, and lower no more than the end of the interval. Its upper end
   stays: what is proposed may be a known class that has moved.
 
-What no label ever tells cannot be seen: that labels mean something else (docs/method.md).
+What no label ever tells cannot be seen: that labels mean something else (docs/labels.md).
 
 Rules of this module:
 
