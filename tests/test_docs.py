@@ -385,7 +385,7 @@ def test_the_phases_are_drawn_from_the_table_of_decisions() -> None:
 
 
 def test_the_weights_on_the_detectors_page_are_those_of_its_bets() -> None:
-    page = (ROOT / "docs/detector.md").read_text("utf-8")
+    page = " ".join((ROOT / "docs/detector.md").read_text("utf-8").split())
     total = sum(bet.weight for kind in BET_KINDS for bet in getattr(BET_TABLE, kind))
     assert f"{total:.2f} at most" in page
     assert f"of 0.1 must gain {math.log(total / 0.1):.2f} nats more" in page
