@@ -110,6 +110,8 @@ async def ready(request: Request) -> Response:
 
 async def _held(parts: Parts) -> str | None:
     """Why an earlier version answers."""
+    if parts.follower.unread is not None:
+        return parts.follower.unread
     try:
         status = await asyncio.wait_for(parts.stream.reports.status(), PATIENCE_S)
     except (GMRError, TimeoutError):
@@ -127,7 +129,7 @@ async def _held(parts: Parts) -> str | None:
 async def reasons_against(parts: Parts, services: Services | None) -> list[str]:
     """Why no requests should be sent here; empty when they should."""
     reasons = ["The service is shutting down."] if parts.draining else []
-    if parts.follower.unread is not None:
+    if parts.follower.unread is not None and parts.follower.current is None:
         reasons.append(parts.follower.unread)
     try:
         status = await asyncio.wait_for(parts.of_service.reports.status(), PATIENCE_S)

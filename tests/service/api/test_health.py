@@ -19,6 +19,7 @@ from clients.commands.cli import app
 from core.engine.engine import Engine
 from core.snapshot import FORMAT
 from core.tensors import pack, unpack
+from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.snapshots import SnapshotFollower
 from service.settings import Settings
@@ -46,6 +47,18 @@ def test_a_service_that_has_learned_nothing_is_ready(settings: Callable[..., Set
         assert "\ngmr_trainer_works 1.0\n" in client.get("/metrics").text
 
 
+def publish_again(settings: Settings, data: bytes) -> None:
+    """Make other bytes known as the snapshot after the newest."""
+    (settings.data_dir / "snapshots" / "99-1.safetensors").write_bytes(data)
+    published = Keys(settings.model).published
+    with connect(str(settings.redis_address())) as client:
+        [(_, notice)] = client.xrevrange(published, count=1)
+        version = str(int(notice[b"version"]) + 1).encode()
+        client.xadd(
+            published, {**notice, b"version": version, b"location": b"file:99-1.safetensors"}
+        )
+
+
 def test_a_model_that_a_later_release_published_is_not_taken_for_none(
     settings: Callable[..., Settings],
 ) -> None:
@@ -69,7 +82,13 @@ def test_a_model_that_a_later_release_published_is_not_taken_for_none(
             # The next one that it can read answers.
             send(client, RawBatch.of(samples(20), labels(20))).raise_for_status()
             learned(client)
-            assert client.get("/health/ready").status_code == 200
+            assert client.get("/health/ready").json() == {"status": "ready"}
+            # And goes on answering where that which follows cannot be read.
+            publish_again(made, pack("gmr-snapshot-99", {}, {}))
+            wait_until(lambda: "held" in client.get("/health/ready").json())
+            assert why in client.get("/health/ready").json()["held"]
+            rows = samples(1).tolist()
+            assert client.post("/classify", json={"features": rows}).status_code == 200
 
 
 def test_a_process_has_begun_once_redis_answers_and_the_published_model_is_loaded(
