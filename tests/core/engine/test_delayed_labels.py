@@ -426,16 +426,25 @@ def test_samples_of_a_suspected_change_wait_with_it_and_begin_the_new_sub_task()
     assert state.model.samples_seen == state.stream.samples
 
 
-def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
-    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
-    state = taught(engine, n=20)
+def suspected(engine: Engine, state: EngineState) -> tuple[EngineState, int]:
+    """A change is suspected, and all of its samples wait for labels, as do a to e of before.
+
+    Returns:
+        The state, and the id of the first sample of the batch that made it so.
+    """
     state, _ = engine.step(state, Batch(blob(0, 5, 3), sample_ids=tuple("abcde")))
     number, events = 0, list[Event]()
     while not of(BatchSetAside, events):
         ids = tuple(range(number, number + 4))
         state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
         number += 4
-    state, _ = engine.label(state, ["a", ids[0]], [0, 0])
+    return state, ids[0]
+
+
+def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
+    engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
+    state, last = suspected(engine, taught(engine, n=20))
+    state, _ = engine.label(state, ["a", last], [0, 0])
     assert len(state.pending.awaiting.due) == len(state.pending.set_aside) == 1
     state, events = engine.settle(state)
     (released,) = of(SetAsideReleased, events)
@@ -447,13 +456,7 @@ def test_a_suspicion_that_passes_releases_what_waited_for_it() -> None:
 def test_a_suspicion_whose_samples_all_wait_is_given_up_by_a_quiet_stream() -> None:
     engine = Engine(EngineConfig(preset="flat", n_components=12, experts=False))
     state = taught(engine, n=20)
-    state, _ = engine.settle(state)
-    state, _ = engine.step(state, Batch(blob(0, 5, 3), sample_ids=tuple("abcde")))
-    number, events = 0, list[Event]()
-    while not of(BatchSetAside, events):
-        ids = tuple(range(number, number + 4))
-        state, events = engine.step(state, Batch(blob(2, 4, 50 + number), sample_ids=ids))
-        number += 4
+    state, _ = suspected(engine, engine.settle(state)[0])
     assert state.phase == "warning"
     state, _ = engine.label(state, ["a"], [0])
     assert (len(state.pending.awaiting.due), state.pending.set_aside) == (1, ())

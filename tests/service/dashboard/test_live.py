@@ -72,6 +72,14 @@ def proposals(*numbers: int) -> dict[str, Any]:
     return Proposals.model_validate({"proposals": rows}).model_dump()
 
 
+def hold(page: Page, questions: str) -> list[Route]:
+    """Hold such questions back from now on; the first has been asked."""
+    held: list[Route] = []
+    page.route(questions, lambda route: held.append(route))
+    waits_for(page, held)
+    return held
+
+
 def waits_for(page: Page, held: list[Route], n: int = 1) -> None:
     """Until so many requests are held back."""
     while len(held) < n:
@@ -208,9 +216,7 @@ def test_a_connection_that_says_nothing_holds_one_question(
     with visiting(browser, url_of(stream)) as visit:
         page = visit.page
         expect(page.locator("#link")).to_have_text("live")
-        held: list[Route] = []
-        page.route("**/drift", lambda route: held.append(route))
-        waits_for(page, held)
+        held = hold(page, "**/drift")
         page.wait_for_timeout(3500)
         assert len(held) == 1
         expect(page.locator("#phase-says")).to_contain_text("does not answer")  # it gives up
@@ -240,9 +246,7 @@ def test_after_an_hour_out_of_sight_the_trainer_is_not_called_silent(
     with visiting(browser, url_of(stream)) as visit:
         page = visit.page
         expect(page.locator("#phase")).to_have_text("Learning")
-        held: list[Route] = []
-        page.route("**/drift", lambda route: held.append(route))
-        waits_for(page, held)
+        hold(page, "**/drift")
         page.evaluate(SLEEPS)
         page.wait_for_timeout(1000)
         page.unroute("**/drift")
