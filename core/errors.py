@@ -26,7 +26,7 @@ that HTTP answers can repeat them as fields.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from core.counted import counted
 
@@ -132,6 +132,17 @@ class UnknownClass(InvalidRequest):
 
 class UnknownVersion(InvalidRequest):
     """A model version was named that is not kept."""
+
+    @classmethod
+    def among(cls, unknown: int, known: Iterable[int]) -> UnknownVersion:
+        """The error that lists the versions that are kept."""
+        kept = sorted(set(known), reverse=True)
+        return cls(
+            f"Version {unknown} is not kept. Kept are {', '.join(map(str, kept)) or 'none yet'}. "
+            f"Choose one of these.",
+            unknown=unknown,
+            known=kept,
+        )
 
 
 class ModelNotReady(GMRError):

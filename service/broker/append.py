@@ -17,6 +17,9 @@ when those of dropped entries (`service.broker.branch`) are taken away:
 So a batch that a rollback has dropped may be sent again, and so may one whose dead letter is gone
 or went out again in vain: nothing else can bring it back then. Otherwise only the letter is sent.
 
+A rollback is added where the version that it names is one of those that are kept
+(`service.broker.kept_versions`), which holds that version until the trainer has decided about it.
+
 An order that matters: checks, then XADD, then the note and the counts. A full Redis refuses only
 a script's first write, so a note written first could record a batch that was never added. The
 pieces of an uploaded checkpoint are kept from then on for as long as its entry. An answer `added`
@@ -31,6 +34,9 @@ from service.broker.remembered_ids import REMEMBER
 
 MOST_LINES: Final = 8
 """Times that one batch id is accepted anew of which its note knows."""
+
+MOST_KEPT: Final = 64
+"""Versions in all beyond which no rollback is accepted to one that no other waits for."""
 
 # What scripts that compare ids of entries begin with.
 BEFORE: Final = """
@@ -53,10 +59,12 @@ local entries, noted, features, applied = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local branch_key, restoring_key = KEYS[5], KEYS[6]
 local letters, requeued, letter_bytes, payload = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local pieces, uploads, counts, beside, ids = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local kept = KEYS[16]
 local crc, samples, d, most, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local most_lines, restores, letter = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local n_pieces, crc32, first = tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local own_id, budget = ARGV[12], tonumber(ARGV[13])
+local version, most_kept = ARGV[14], tonumber(ARGV[15])
 local function same(noted)
   return noted == crc or (#noted < #crc and noted == crc32)
 end
@@ -127,8 +135,17 @@ end
 if n_pieces > 0 and redis.call('HLEN', pieces) ~= n_pieces then
   return {'incomplete', '', accepted}
 end
+local holds = version ~= '' and redis.call('EXISTS', kept) == 1
+if holds then
+  local named_by = redis.call('HGET', kept, version)
+  if not named_by then return {'unkept', version, accepted, redis.call('HGETALL', kept)} end
+  if named_by == '' and redis.call('HLEN', kept) >= most_kept then
+    return {'held', '', accepted}
+  end
+end
 
-local id = redis.call('XADD', entries, '*', unpack(ARGV, 14))
+local id = redis.call('XADD', entries, '*', unpack(ARGV, 16))
+if holds then redis.call('HSET', kept, version, id) end
 redis.call('XADD', beside, id, 'n', d ~= '' and samples or 0, 'again', first)
 if n_pieces > 0 then
   redis.call('PERSIST', pieces)

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from core.errors import ShapeMismatch
-from service.broker.append import APPEND, MOST_LINES
+from core.errors import ShapeMismatch, UnknownVersion
+from service.broker.append import APPEND, MOST_KEPT, MOST_LINES
 from service.broker.caller import Caller
 from service.broker.confirmed import confirmed_async
 from service.broker.connection import (
@@ -245,6 +245,7 @@ class Appender(Caller):
             self.keys.counts,
             self.keys.samples,
             self.keys.ids,
+            self.keys.kept_versions,
         ]
         arguments: list[Any] = [
             identity(fields),
@@ -260,6 +261,8 @@ class Appender(Caller):
             fields.get(REQUEUED_FROM, b""),
             "" if own else batch_id,
             self.ids.budget,
+            _version_named(fields),
+            MOST_KEPT,
         ]
         for name, value in fields.items():
             arguments += [name, value]
@@ -286,6 +289,14 @@ class Appender(Caller):
                 max_backlog=self._max_backlog,
                 accepted=accepted,
             )
+        if outcome == "held":
+            raise BacklogFull(
+                f"{MOST_KEPT} versions are kept, which is the limit, because rollbacks to them "
+                f"wait; nothing was added. Ask again once these are done.",
+                kept=MOST_KEPT,
+            )
+        if outcome == "unkept":
+            raise UnknownVersion.among(int(detail), map(int, reply[3][::2]))
         if outcome == "incomplete":
             raise StreamUnavailable(
                 "Pieces of the checkpoint are gone from Redis before it could be accepted; nothing "
@@ -321,6 +332,13 @@ class Appender(Caller):
             REPLICATION_MS,
             self.keys.replicated,
         )
+
+
+def _version_named(fields: Mapping[str, bytes | memoryview]) -> str:
+    """The version that an entry goes back to; empty where it is no rollback that can be read."""
+    version = bytes(fields.get("version", b""))
+    readable = fields.get("kind") == b"rollback" and 0 < len(version) < 19 and version.isdigit()
+    return str(int(version)) if readable else ""
 
 
 def _check_letter(id: str, outcome: str, detail: str) -> None:

@@ -24,6 +24,7 @@ from service.broker.burial import Burial
 from service.broker.connection import SyncClient
 from service.broker.entries import Entry, Position, id_before, next_id
 from service.broker.fenced import Command, Fenced, lost
+from service.broker.kept_versions import KeptVersions
 from service.broker.keys import GROUP
 from service.broker.lease import Lease
 from service.broker.reader import READ_BYTES, read_next
@@ -183,6 +184,7 @@ class Feed(Fenced):
         super().__init__(client, model, lease, give_up, replicas, patience_s)
         self.reports = ReportQueue(self, events_length, history_length)
         self.requests = Requests(self)
+        self.kept_versions = KeptVersions(self)
         self.dead_letters = Burial(self, dead_letters_length, dead_letters_bytes)
         self._read_to = Position()
         self._rewind = False

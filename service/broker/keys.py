@@ -235,6 +235,11 @@ class Keys:
         return self._key("versions")
 
     @property
+    def kept_versions(self) -> str:
+        """Hash from the versions that rollbacks may name: `service.broker.kept_versions`."""
+        return self._key("kept-versions")
+
+    @property
     def requests(self) -> str:
         """List of what readers ask of the trainer."""
         return self._key("requests")

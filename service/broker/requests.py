@@ -7,16 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any
 
-import orjson
-
-from core.errors import GMRError, InvalidCheckpoint
-from service.broker.branch import FIRST_ID, position
-from service.broker.connection import patiently, unavailable
+from core.errors import InvalidCheckpoint
 from service.broker.fenced import Fenced
 from service.broker.pieces import ANSWER_S, pieces
-from service.wire import Control, Upload, read_entry
+from service.wire import Upload
 
 
 class Requests:
@@ -38,40 +33,6 @@ class Requests:
         ) is not None:
             found.append(text.decode("utf-8", "replace"))
         return found
-
-    def going_back_to(self) -> int | None:
-        """The version that the newest rollback asks for, if it is accepted and not done.
-
-        Any thread may ask. It does not wait for a Redis that is away.
-
-        Raises:
-            StreamUnavailable: Redis is away.
-        """
-
-        def give_up(error: Exception) -> None:
-            raise unavailable(error) from error
-
-        found: int | None = patiently(self._going_back_to, give_up)
-        return found
-
-    def _going_back_to(self) -> int | None:
-        client, keys = self._redis.client, self._keys
-        restoring: Any = client.get(keys.restoring)
-        if restoring is None:
-            return None
-        asked, branch = restoring.decode(), client.get(keys.branch)
-        decided = orjson.loads(branch).get("decided", FIRST_ID) if branch else FIRST_ID
-        if position(asked) <= position(decided):
-            return None
-        rows: Any = client.xrange(keys.input, asked, asked)
-        for _, fields in rows:
-            try:
-                control = read_entry(fields)
-            except GMRError:
-                return None
-            if isinstance(control, Control) and control.kind == "rollback":
-                return control.version
-        return None
 
     def answer(self, request_id: str, data: bytes) -> None:
         """Answer a reader; the answer is kept for a minute, and for one more with each piece."""

@@ -22,7 +22,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from service.atomic_write import write_atomically
-from service.store.kept import NEWEST_KEPT, TWIN, Kept, answering_in, worth_keeping
+from service.store.kept import (
+    NEWEST_KEPT,
+    TWIN,
+    Hold,
+    Kept,
+    answering_in,
+    nothing_held,
+    with_held,
+    worth_keeping,
+)
 
 DAMAGED: Final = ".damaged"
 
@@ -110,16 +119,19 @@ class FolderCheckpoints:
         """What is on disk, newest first."""
         return kept_in(self.directory)
 
-    def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
+    def prune(
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+    ) -> None:
         """Delete what need not be kept.
 
         Arguments:
             gone_back_to: Versions that rollbacks went back to, each with the entries applied by
                 then; kept until the newest two checkpoints hold the rollback.
+            hold: Is asked about the versions of what would be deleted.
         """
         found = self.kept()
         must, may = worth_keeping(found, gone_back_to)
-        names = {kept.path.stem for kept in (*must, *may)}
+        names = {kept.path.stem for kept in with_held(found, (*must, *may), hold)}
         newest, answering = found[:NEWEST_KEPT], answering_in(found)
         for path in self.directory.iterdir():
             if path.suffix in (".safetensors", ".json") and path.stem not in names:

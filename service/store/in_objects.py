@@ -30,7 +30,16 @@ from typing import Any, Final
 from core.errors import InvalidCheckpoint
 from service.broker.pointer import Pointer
 from service.store.in_folder import kept_in
-from service.store.kept import TWIN, Kept, StoreUnavailable, answering_in, worth_keeping
+from service.store.kept import (
+    TWIN,
+    Hold,
+    Kept,
+    StoreUnavailable,
+    answering_in,
+    nothing_held,
+    with_held,
+    worth_keeping,
+)
 from service.store.objects import ObjectExists, Objects, Stored
 from service.store.objects_in_redis import ObjectsInRedis
 
@@ -308,8 +317,10 @@ class ObjectCheckpoints:
         """What is pointed to, newest first; where a start found the pointer lost, what there is."""
         return list(self._kept)
 
-    def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Delete what need not be kept.
+    def prune(
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+    ) -> None:
+        """Delete what need not be kept; arguments as in a folder.
 
         Raises:
             StoreUnavailable: Some may be left.
@@ -319,8 +330,9 @@ class ObjectCheckpoints:
         held = sum(one.nbytes for one in (*must, *may))
         while held > self._most_bytes and may:
             held -= may.pop().nbytes
-        if len(must) + len(may) < len(self._kept):
-            self._point([*must, *may])
+        staying = with_held(self._kept, (*must, *may), hold)
+        if len(staying) < len(self._kept):
+            self._point(staying)
 
     def write_held(self, version: int, data: bytes) -> None:
         """Keep the snapshot that answers in place of what is learned.

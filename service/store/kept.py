@@ -20,7 +20,7 @@ Rules of this module:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
@@ -35,6 +35,14 @@ HELD: Final = "held"
 """Key of a note that names the version that answers in place of the checkpoint's own."""
 
 TWIN: Final = "-twin"
+
+Hold = Callable[[Collection[int], Collection[int]], Collection[int]]
+"""Takes the versions that stay, and those that could go; gives which of the latter are held."""
+
+
+def nothing_held(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+    """Let everything go that could."""
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +105,9 @@ class CheckpointStore(Protocol):
     def kept(self) -> Sequence[Kept]:
         """What is there, newest first."""
 
-    def prune(self, gone_back_to: Mapping[int, int] = MappingProxyType({})) -> None:
+    def prune(
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+    ) -> None:
         """Delete what need not be kept."""
 
     def write_held(self, version: int, data: bytes) -> None:
@@ -143,3 +153,17 @@ def worth_keeping(found: Sequence[K], gone_back_to: Mapping[int, int]) -> tuple[
     ]
     boundaries = [kept for kept in found if BEFORE_BOUNDARY in kept.note][:BOUNDARIES_KEPT]
     return must, [kept for kept in boundaries if kept not in must]
+
+
+def with_held(found: Sequence[K], staying: Sequence[K], hold: Hold) -> list[K]:
+    """Of the checkpoints there are, those that stay and those that are held besides.
+
+    Arguments:
+        found: All.
+        staying: Of these, those to be kept in any case.
+        hold: Is asked about the versions of the others.
+    """
+    versions = {kept.version for kept in staying}
+    spare = {kept.version for kept in found} - versions
+    held = set(hold(sorted(versions), sorted(spare))) & spare
+    return [kept for kept in found if kept in staying or kept.version in held]

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -40,7 +39,15 @@ from core.errors import (
 )
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
-from service.store.kept import BEFORE_BOUNDARY, HELD, CheckpointStore, Kept, StoreUnavailable
+from service.store.kept import (
+    BEFORE_BOUNDARY,
+    HELD,
+    CheckpointStore,
+    Hold,
+    Kept,
+    StoreUnavailable,
+    nothing_held,
+)
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
 from service.trainer.ledger import Ledger
@@ -108,8 +115,8 @@ class Saver:
         engine: Whose states they are.
         thread: Of one worker, on which bytes are made; shared by several, or one's own.
         saving: Is entered for as long as a write takes.
-        going_back_to: Tells, on that thread, the version that a rollback has asked for which is
-            still to come; it stays until then.
+        hold: Takes, on that thread, the versions that stay and those that could go, and gives
+            which of the latter an accepted rollback names that is still to come.
     """
 
     def __init__(
@@ -118,11 +125,11 @@ class Saver:
         engine: Engine,
         thread: ThreadPoolExecutor | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
-        going_back_to: Callable[[], int | None] = lambda: None,
+        hold: Hold = nothing_held,
     ) -> None:
         self._checkpoints = checkpoints
         self._saving = saving
-        self._going_back_to = going_back_to
+        self._hold = hold
         self._engine = engine
         self._shared = thread is not None
         self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
@@ -281,15 +288,19 @@ class Saver:
         return Saved(file, position, seconds, time.time(), len(data), samples)
 
     def _prune(self) -> None:
-        """Delete what need not be kept, the version of a rollback that is still to come apart."""
-        try:
-            asked = self._going_back_to()
-        except GMRError as error:
-            logger.warning("no checkpoint is deleted, one of them may be asked for: %s", error)
-            return
-        # In this order: a rollback that was done in between is among those that are done.
-        needed = {} if asked is None else {asked: sys.maxsize}
-        self._checkpoints.prune({**self._gone_back_to, **needed})
+        """Delete what need not be kept, the versions of rollbacks that are still to come apart."""
+        done = self._gone_back_to
+
+        def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+            try:
+                to_come = self._hold(staying, spare)
+            except GMRError as error:
+                logger.warning("no checkpoint is deleted, one of them may be asked for: %s", error)
+                return spare
+            # In this order: a rollback that was done in between is among those that are done.
+            return {*to_come, *dict(self._gone_back_to.items() - done.items())}
+
+        self._checkpoints.prune(done, hold)
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.
@@ -378,13 +389,7 @@ class Saver:
                     fresh = self._engine.watched_anew(checkpoint.state)
                     checkpoint = replace(checkpoint, state=fresh)
                 return checkpoint
-        known = sorted({one.version for one in kept}, reverse=True)
-        raise UnknownVersion(
-            f"Version {version} is not kept. Kept are {', '.join(map(str, known)) or 'none yet'}. "
-            f"Choose one of these.",
-            unknown=version,
-            known=known,
-        )
+        raise UnknownVersion.among(version, (one.version for one in kept))
 
     def parse(self, data: bytes) -> EngineState:
         """The state in an uploaded checkpoint.

@@ -115,7 +115,7 @@ class ModelWriter:
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
         self._saver = saver = Saver(
-            place, engine, saving, heartbeat.activity.saving, feed.requests.going_back_to
+            place, engine, saving, heartbeat.activity.saving, feed.kept_versions.hold
         )
         self._takeover = Takeover(
             feed, pointer, place, saver, heartbeat.activity, self._is_stopping
@@ -383,6 +383,7 @@ class ModelWriter:
         self._intake.now = replace(self._intake.now, gate=self._parts.gatekeeper.gate)
         self._parts.journal.write(position.last_entry_id, gate_events, first=LAST_REPORT - 1)
         self._parts.reporter.features(self._intake.now.state)
+        self._feed.kept_versions.tell({one["version"] for one in self._saver.versions()})
         self._parts.reporter.versions()
         self._parts.reporter.branch(self._intake.now.branch, position.last_entry_id)
         logger.info(

@@ -280,12 +280,7 @@ async def rollback(request: Request) -> Response:
     wanted = await read_model(request, parts.settings, Rollback)
     kept = [version["version"] for version in await parts.stream.reports.versions()]
     if wanted.version not in kept:
-        raise UnknownVersion(
-            f"Version {wanted.version} is not kept. Kept are "
-            f"{', '.join(map(str, kept)) or 'none yet'}. Choose one of these.",
-            unknown=wanted.version,
-            known=kept,
-        )
+        raise UnknownVersion.among(wanted.version, kept)
     return await apply(parts, Control("rollback", version=wanted.version))
 
 

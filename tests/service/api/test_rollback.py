@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 from clients.commands.cli import app
 from core.engine.checkpoint import load
 from core.engine.engine import Engine
+from core.errors import UnknownVersion
 from service.api import control
 from service.broker.reports import Reports
 from service.settings import Settings
 from service.trainer.checkpoint_schedule import CheckpointSchedule
+from service.trainer.saver import Saver
 from service.trainer.standing import Standing
 from service.wire import RawBatch
 from tests.service.api.stack import (
@@ -185,7 +187,7 @@ def test_samples_since_the_boundary_are_those_of_the_version_that_came_back(
             assert since(client) == (60, 3)
 
 
-def test_a_version_stays_until_the_rollback_that_asks_for_it_is_done(
+def test_versions_stay_until_the_rollbacks_that_ask_for_them_are_done(
     settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = settings(detector="none", checkpoint_interval_s=0, experts=True)
@@ -195,19 +197,21 @@ def test_a_version_stays_until_the_rollback_that_asks_for_it_is_done(
             for i in range(3):
                 send(client, batch(f"{i}", i)).raise_for_status()
                 learned(client)
-        oldest = client.get("/model/versions").json()["versions"][-1]["version"]
-        # What waits before the rollback brings checkpoints that would take the version's place.
+        kept = [one["version"] for one in client.get("/model/versions").json()["versions"]]
+        newer, oldest = kept[-2:]
+        # What waits before the rollbacks brings checkpoints that would take the versions' places.
         for i in range(3, 30):
             send(client, batch(f"{i}", i)).raise_for_status()
-        answer = client.post("/model/rollback", json={"version": oldest})
-        assert answer.status_code == 202, answer.text
+        for version in (oldest, newer, oldest):
+            answer = client.post("/model/rollback", json={"version": version})
+            assert answer.status_code == 202, answer.text
         with training(made):
             model = learned(client)
             assert (model["model_version"], model["backlog"]) == (oldest, 0)
             assert client.get("/deadletters").json()["deadletters"] == []
 
 
-def test_a_version_that_the_trainer_does_not_find_is_unknown_too(
+def test_a_version_that_was_let_go_since_the_list_was_made_is_unknown(
     quiet: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with training(quiet), serving(quiet) as client:
@@ -224,6 +228,27 @@ def test_a_version_that_the_trainer_does_not_find_is_unknown_too(
         assert document["unknown"] == 10**6
         assert kept in document["known"]
         assert 10**6 not in document["known"]
+        # Nothing was accepted that could end as a dead letter.
+        assert "entry_id" not in document
+        assert client.get("/deadletters").json()["deadletters"] == []
+
+
+def test_a_version_that_the_trainer_does_not_find_is_unknown_too(
+    quiet: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with training(quiet), serving(quiet) as client:
+        declare(client, batch("a", 1))
+        gone = before(client, 1)
+
+        def find(saver: Saver, version: int) -> None:
+            """Its file was taken away by hand."""
+            raise UnknownVersion.among(version, [one["version"] for one in saver.versions()][:1])
+
+        monkeypatch.setattr(Saver, "find", find)
+        refused = client.post("/model/rollback", json={"version": gone})
+        document = problem(refused, 404, "unknown-version")
+        assert document["unknown"] == gone
+        assert gone not in document["known"]
         [letter] = client.get("/deadletters").json()["deadletters"]
         assert letter["entry_id"] == document["entry_id"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,37 +201,54 @@ def test_a_kept_version_is_found_by_its_number(checkpoints: FolderCheckpoints) -
     keeper.close()
 
 
-def test_the_version_that_a_rollback_asks_for_is_kept_until_it_is_done(
+def test_versions_that_rollbacks_ask_for_are_kept_until_these_are_done(
     checkpoints: FolderCheckpoints, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[int | None] = [1]
+    asked: set[int] = {1, 2}
+    away = False
 
-    def going_back_to() -> int | None:
-        if not asked:
+    def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+        assert not {*staying} & {*spare}
+        if away:
             raise StreamUnavailable("Redis is away.")
-        return asked[0]
+        return asked & {*spare}
 
     def kept() -> set[int]:
         keeper.wait()
         return {one["version"] for one in keeper.versions()}
 
-    keeper = Saver(checkpoints, Engine(CONFIG), going_back_to=going_back_to)
+    keeper = Saver(checkpoints, Engine(CONFIG), hold=hold)
     for n in range(1, 6):
         keeper.save(checkpoint(learned(n), n))
-    assert kept() == {1, 3, 4, 5}
+    assert kept() == {1, 2, 3, 4, 5}
     keeper.restored(1, "rollback", 6)
-    asked[:] = [None]
+    asked -= {1, 2}
     keeper.save(checkpoint(learned(6), 6))
     assert kept() == {1, 4, 5, 6}  # the entry may be read again
-    asked.clear()
+    away = True
     for n in (7, 8):
         keeper.save(checkpoint(learned(n), n))
     assert kept() == {1, 4, 5, 6, 7, 8}  # one of them may be asked for
     assert "may be asked for" in caplog.text
-    asked[:] = [None]
+    away = False
     keeper.save(checkpoint(learned(9), 9))
     assert kept() == {7, 8, 9}
     keeper.close()
+
+
+def test_a_rollback_that_is_done_while_versions_are_let_go_of_keeps_its_own(
+    checkpoints: FolderCheckpoints,
+) -> None:
+    def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+        if 1 in spare:  # it is decided now, and so no longer held
+            keeper.restored(1, "rollback", 6)
+        return ()
+
+    keeper = Saver(checkpoints, Engine(CONFIG), hold=hold)
+    for n in range(1, 5):
+        keeper.save(checkpoint(learned(n), n))
+    keeper.close()
+    assert {one["version"] for one in keeper.versions()} == {1, 2, 3, 4}
 
 
 def test_versions_tell_their_lineage(checkpoints: FolderCheckpoints) -> None:
