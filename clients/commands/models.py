@@ -45,6 +45,12 @@ def models_command(
         str | None,
         typer.Option("--from", help="Of copy: the model to copy; without it the service's own."),
     ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Of copy: a kept version of that model; without it, where it stands."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Of drop and copy: do not ask.")] = False,
     url: Url = None,
     as_document: AsDocument = False,
@@ -73,8 +79,9 @@ def models_command(
                 vars(made), as_document, f"Model {made.name} is there, with {_own(made.settings)}."
             )
         elif action is Action.COPY:
-            copied = _copy(client, source, name, yes, assignments(set_ or []))
-            said = f"Model {name} goes on from where {source or 'the own model'} stands."
+            copied = _copy(client, source, name, yes, assignments(set_ or []), version)
+            where = "where it stands" if version is None else f"its version {version}"
+            said = f"Model {name} is a copy of {source or 'the own model'}, from {where}."
             _tell(vars(copied), as_document, said)
         elif action is Action.SHOW:
             shown = client.named_model(name)
@@ -95,10 +102,15 @@ def models_command(
 
 
 def _copy(
-    client: GMRClient, source: str | None, name: str, yes: bool, settings: dict[str, str]
+    client: GMRClient,
+    source: str | None,
+    name: str,
+    yes: bool,
+    settings: dict[str, str],
+    version: int | None,
 ) -> NamedModel:
     try:
-        return client.copy_model(source, name, replace=yes, settings=settings)
+        return client.copy_model(source, name, replace=yes, settings=settings, version=version)
     except HasLearned as error:
         if not on_terminal():
             raise
@@ -108,7 +120,7 @@ def _copy(
             abort=True,
             err=True,
         )
-        return client.copy_model(source, name, replace=True, settings=settings)
+        return client.copy_model(source, name, replace=True, settings=settings, version=version)
 
 
 def _own(settings: Mapping[str, object]) -> str:

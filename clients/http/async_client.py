@@ -201,6 +201,7 @@ class AsyncGMRClient(Awaited):
         *,
         replace: bool = False,
         settings: Mapping[str, Any] | None = None,
+        version: int | None = None,
     ) -> NamedModel:
         """See `GMRClient.copy_model`."""
         check_another(source, name)
@@ -210,8 +211,8 @@ class AsyncGMRClient(Awaited):
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = await self.send(calls.of_model(name, calls.ledger()))
             check_empty(await self.named_model(name), ledger)
-        data = await self.send(calls.of_model(source, calls.checkpoint()))
         try:
+            data = await self.send(calls.of_model(source, calls.checkpoint(version)))
             await self.send(calls.of_model(name, calls.restore(data)))
         except RequestRefused:
             if name not in there:
@@ -324,9 +325,9 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.name_features`."""
         await self.send(calls.name_features(names))
 
-    async def checkpoint(self) -> bytes:
+    async def checkpoint(self, version: int | None = None) -> bytes:
         """See `GMRClient.checkpoint`."""
-        return await self.send(calls.checkpoint())
+        return await self.send(calls.checkpoint(version))
 
     async def restore(self, data: bytes) -> Restored:
         """See `GMRClient.restore`."""

@@ -356,8 +356,9 @@ class GMRClient(Blocking):
         *,
         replace: bool = False,
         settings: Mapping[str, Any] | None = None,
+        version: int | None = None,
     ) -> NamedModel:
-        """Make a named model that begins where another one stands.
+        """Make a named model that begins where another one stands, or stood.
 
         Arguments:
             source: A named model; None for the service's own, whose settings the copy has, too.
@@ -366,12 +367,13 @@ class GMRClient(Blocking):
                 samples; they are dropped from it. False: refuse.
             settings: Those that the copy has otherwise than the source, as `make_model` takes
                 them.
+            version: A kept version of the source, to begin there; None for where it stands.
 
         Raises:
             InputError: The copy would be one of itself.
             HasLearned: The copy is there, and holds something that would be replaced.
-            RequestRefused: There is no source, or its state does not fit the settings, as of
-                another preset; no new model is left then.
+            RequestRefused: There is no source, its version is not kept, or its state does not fit
+                the settings, as of another preset; no new model is left then.
             RequestConflict: The copy is there with other settings.
         """
         check_another(source, name)
@@ -381,8 +383,8 @@ class GMRClient(Blocking):
         if not replace:  # looked at once it is there, so that nothing is between
             ledger = self.send(calls.of_model(name, calls.ledger()))
             check_empty(self.named_model(name), ledger)
-        data = self.send(calls.of_model(source, calls.checkpoint()))
         try:
+            data = self.send(calls.of_model(source, calls.checkpoint(version)))
             self.send(calls.of_model(name, calls.restore(data)))
         except RequestRefused:
             if name not in there:  # or it would be in the way of the next attempt
@@ -587,9 +589,16 @@ class GMRClient(Blocking):
         """
         self.send(calls.name_features(names))
 
-    def checkpoint(self) -> bytes:
-        """The whole state, to be kept or restored elsewhere."""
-        return self.send(calls.checkpoint())
+    def checkpoint(self, version: int | None = None) -> bytes:
+        """The whole state, to be kept or restored elsewhere.
+
+        Arguments:
+            version: A kept one, of `versions`; None for the state of now.
+
+        Raises:
+            RequestRefused: The version is not kept.
+        """
+        return self.send(calls.checkpoint(version))
 
     def restore(self, data: bytes) -> Restored:
         """Go on from a checkpoint."""

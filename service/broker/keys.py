@@ -245,7 +245,8 @@ class Keys:
         return self._key("requests")
 
     def answer(self, request_id: str) -> str:
-        """How many pieces and bytes the trainer's answer to one request has."""
+        """How many pieces and bytes the trainer's answer to one request has; or, as JSON, why there
+        is none."""
         return self._key(f"answer:{request_id}")
 
     def answer_pieces(self, request_id: str) -> str:

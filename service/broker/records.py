@@ -60,6 +60,19 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why the trainer does not answer with what was asked for.
+
+    Arguments:
+        detail: What happened.
+        known: Versions that could be asked for; None where another attempt may go well.
+    """
+
+    detail: str
+    known: list[int] | None
+
+
+@dataclass(frozen=True)
 class Record:
     """One record of a stream of reports: its id, and the event as JSON-ready values."""
 

@@ -6,11 +6,15 @@ The trainer's end of `service.broker.transfers`.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
 from functools import partial
+
+import orjson
 
 from core.errors import InvalidCheckpoint
 from service.broker.fenced import Fenced
 from service.broker.pieces import ANSWER_S, pieces
+from service.broker.records import Refusal
 from service.wire import Upload
 
 
@@ -42,6 +46,11 @@ class Requests:
             n_pieces += 1
         ready = b"%d %d" % (n_pieces, len(data))
         self._redis.write([("SET", self._keys.answer(request_id), ready, "EX", ANSWER_S)])
+
+    def refuse(self, request_id: str, refusal: Refusal) -> None:
+        """Tell a reader why it is answered nothing else."""
+        told = orjson.dumps(asdict(refusal))
+        self._redis.write([("SET", self._keys.answer(request_id), told, "EX", ANSWER_S)])
 
     def fetch(self, upload: Upload) -> bytes:
         """The bytes of an uploaded checkpoint.

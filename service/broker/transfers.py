@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
+import orjson
+
 from core.errors import GMRError
 from service.broker.caller import READ_S, READ_TRIES, Caller
 from service.broker.connection import SOCKET_TIMEOUT_S, StreamUnavailable, not_told
 from service.broker.keys import Keys
 from service.broker.pieces import ANSWER_S, UPLOAD_S
-from service.broker.records import Answer
+from service.broker.records import Answer, Refusal
 from service.broker.registry import DOORBELL_LENGTH
 
 ANSWER_POLL_S: Final = 0.05
@@ -63,11 +65,21 @@ class Transfers:
         """How many uploads wait to be taken over, or for a checkpoint that contains them."""
         return int(await self._redis.read(lambda: self._redis.client.hlen(self._keys.uploads)))
 
-    async def request_checkpoint(self, timeout_s: float) -> Answer | None:
-        """Ask the trainer for its whole state; None when it does not answer in time."""
+    async def request_checkpoint(
+        self, timeout_s: float, version: int | None = None
+    ) -> Answer | Refusal | None:
+        """Ask the trainer for its whole state; None when it does not answer in time.
+
+        Arguments:
+            timeout_s: Longest wait.
+            version: A kept one, whose state is wanted; None for that of now.
+
+        Raises:
+            StreamUnavailable: Redis is away.
+        """
         request_id = uuid.uuid4().hex
         deadline = time.monotonic() + timeout_s
-        request = f"checkpoint {request_id}"
+        request = f"checkpoint {request_id}" + ("" if version is None else f" {version}")
         await self._redis.read(
             lambda: self._redis.client.rpush(self._keys.requests, request), READ_TRIES * READ_S
         )
@@ -82,6 +94,8 @@ class Transfers:
                 lambda: self._redis.client.get(self._keys.answer(request_id))
             )
             if answer is not None:
+                if answer.startswith(b"{"):
+                    return Refusal(**orjson.loads(answer))
                 n_pieces, size = map(int, answer.split())
                 return Answer(request_id, n_pieces, size)
         # Nobody waits for it any more.

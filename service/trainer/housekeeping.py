@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import time
 
+from core.errors import GMRError, InvalidCheckpoint, UnknownVersion
 from service.archive.writer import Archive
 from service.broker.feed import Feed
 from service.broker.fenced import LeaseLost
+from service.broker.records import Refusal
 from service.settings import Settings
+from service.store.kept import StoreUnavailable
 from service.trainer.checkpoint_schedule import CheckpointSchedule
 from service.trainer.gatekeeper import Gatekeeper
 from service.trainer.heartbeat import Pulse
@@ -158,9 +161,28 @@ class Housekeeping:
             return
         self._rung = False
         for request in self._feed.requests.new():
-            what, _, request_id = request.partition(" ")
-            if what == "checkpoint" and request_id:
+            what, _, rest = request.partition(" ")
+            request_id, _, version = rest.partition(" ")
+            if what == "checkpoint" and request_id and not version:
                 checkpoint = self._checkpoints.checkpoint(now)
                 self._feed.requests.answer(request_id, self._saver.dump(checkpoint))
+            elif what == "checkpoint" and request_id and version.isdecimal():
+                self._answer_with(request_id, int(version))
             else:
                 logger.warning("unknown request %r", request[:80])
+
+    def _answer_with(self, request_id: str, version: int) -> None:
+        """Send a reader the state of a kept version, or why there is none."""
+        try:
+            data = self._saver.dump(self._saver.find(version))
+        except StoreUnavailable as error:
+            detail = f"Version {version} cannot be read for the moment: {error}. Ask again."
+            self._feed.requests.refuse(request_id, Refusal(detail, None))
+        except (UnknownVersion, InvalidCheckpoint, OSError) as error:
+            others = {one["version"] for one in self._saver.versions()} - {version}
+            told = str(error)
+            detail = told if isinstance(error, GMRError) else f"{told}. Choose another version."
+            refusal = Refusal(detail, sorted(others, reverse=True))
+            self._feed.requests.refuse(request_id, refusal)
+        else:
+            self._feed.requests.answer(request_id, data)

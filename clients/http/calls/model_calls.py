@@ -119,10 +119,14 @@ def release(reason: str | None, by: str | None) -> Call[answers.Restored]:
     )
 
 
-def checkpoint() -> Call[bytes]:
+def checkpoint(version: int | None = None) -> Call[bytes]:
     """GET /model/checkpoint."""
+    of_version = "" if version is None else f"?version={version}"
     return Call(
-        "GET", "/model/checkpoint", lambda reply: reply.body, headers={"accept": MEDIA_TYPE}
+        "GET",
+        f"/model/checkpoint{of_version}",
+        lambda reply: reply.body,
+        headers={"accept": MEDIA_TYPE},
     )
 
 

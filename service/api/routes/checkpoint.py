@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from core.engine.checkpoint import features_of, verifier
-from core.errors import InvalidCheckpoint, ShapeMismatch
+from core.errors import InvalidCheckpoint, ShapeMismatch, UnknownVersion
 from service.api.bodies import chunks_of_body, media_type
 from service.api.control import Restored, apply
 from service.api.errors import BodyTooLarge, Unavailable
@@ -19,6 +19,7 @@ from service.api.openapi import binary_body, forms, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
 from service.broker.pieces import PIECE_BYTES
+from service.broker.records import Refusal
 from service.broker.stream_errors import BacklogFull
 from service.wire import Control, Upload
 
@@ -39,21 +40,33 @@ MOST_UPLOADS: Final = 2
     response_class=Response,
     responses={
         200: {"description": "The state as a safetensors file.", "content": forms(SAFETENSORS)},
-        **problems(503),
+        **problems(404, 422, 503),
     },
 )
-async def download(request: Request) -> Response:
+async def download(
+    request: Request,
+    version: Annotated[
+        int | None,
+        Query(ge=0, description="One of GET /model/versions; none: the state of now."),
+    ] = None,
+) -> Response:
     """Everything: the model, the detector, the random state, the raw samples of the current
-    sub-task's window. A model that goes on from it goes on bit for bit."""
+    sub-task's window. A model that goes on from it goes on bit for bit. A kept version of a
+    sub-task that has ended has no raw samples any more."""
     parts = parts_of(request)
-    answer = await parts.stream.transfers.request_checkpoint(ANSWER_TIMEOUT_S)
+    answer = await parts.stream.transfers.request_checkpoint(ANSWER_TIMEOUT_S, version)
+    if isinstance(answer, Refusal):
+        if answer.known is None:
+            raise Unavailable(answer.detail)
+        raise UnknownVersion(answer.detail, unknown=version, known=answer.known)
     if answer is None:
         raise Unavailable(
             f"The trainer has not answered for {ANSWER_TIMEOUT_S:.0f} seconds. Expected one to be "
             f"running. Look at GET /health/ready, then ask again."
         )
     # That of a named model has a slash, which no file name may have.
-    name = f"gmr-{parts.settings.model.replace('/', '-')}.safetensors"
+    kept = "" if version is None else f"-{version}"
+    name = f"gmr-{parts.settings.model.replace('/', '-')}{kept}.safetensors"
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Length": str(answer.size),

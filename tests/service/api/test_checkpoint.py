@@ -17,7 +17,10 @@ from core.engine.checkpoint import FORMAT, load
 from core.tensors import pack
 from service.broker.connection import connect
 from service.settings import MIB, Settings
+from service.store.kept import StoreUnavailable
+from service.trainer.saver import Saver
 from service.wire import RawBatch
+from tests.core.states import assert_identical
 from tests.service.api.stack import (
     SAFETENSORS,
     learned,
@@ -60,6 +63,53 @@ def test_another_service_goes_on_from_it(
         assert client.get("/sample?n=4&seed=1").json()["features"] == drawn
         teach(client, batches=1)
         assert learned(client)["samples_seen"] == 700
+
+
+def test_the_state_of_a_kept_version_is_what_it_was(settings: Callable[..., Settings]) -> None:
+    made = settings(detector="none", checkpoint_interval_s=0.05)
+    with training(made), serving(made) as client:
+        teach(client, batches=2)
+        # Of the version right before a boundary, whatever else the trainer writes down.
+        client.post("/drift/boundary").raise_for_status()
+        teach(client, batches=1)
+
+        def before() -> list[dict[str, Any]]:
+            kept = client.get("/model/versions").json()["versions"]
+            return [one for one in kept if one["before_boundary"] == 1]
+
+        [kept] = wait_until(before)
+        version = kept["version"]
+        response = client.get(f"/model/checkpoint?version={version}")
+        assert response.status_code == 200, response.text
+        assert f"-{version}.safetensors" in response.headers["content-disposition"]
+        state, _, _ = load(response.content)
+        assert (state.model.version, state.model.samples_seen) == (version, 200)
+        for path in (made.data_dir / "checkpoints").glob(f"{version}-*.safetensors"):
+            assert_identical(state.model, load(path.read_bytes())[0].model)
+        assert learned(client)["samples_seen"] == 300
+        unknown = problem(client.get(f"/model/checkpoint?version={10**9}"), 404, "unknown-version")
+        assert (unknown["unknown"], version in unknown["known"]) == (10**9, True)
+        for path in (made.data_dir / "checkpoints").glob(f"{version}-*.safetensors"):
+            path.write_bytes(path.read_bytes()[:-1])
+        damaged = problem(
+            client.get(f"/model/checkpoint?version={version}"), 404, "unknown-version"
+        )
+        assert version not in damaged["known"]
+        problem(client.get("/model/checkpoint?version=-1"), 422, "invalid-request")
+
+
+def test_a_store_that_is_away_is_asked_again(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(saver: Saver, version: int) -> None:
+        raise StoreUnavailable("the store does not answer")
+
+    monkeypatch.setattr(Saver, "find", find)
+    made = settings()
+    with training(made), serving(made) as client:
+        teach(client, batches=1)
+        away = problem(client.get("/model/checkpoint?version=1"), 503, "unavailable")
+        assert "the store does not answer" in away["detail"]
 
 
 def test_bytes_that_are_no_checkpoint_never_reach_the_stream(taught: httpx2.Client) -> None:

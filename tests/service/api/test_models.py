@@ -402,6 +402,42 @@ def test_a_copy_that_its_settings_do_not_fit_leaves_no_model(service: httpx2.Cli
     wait_until(lambda: not {"askew", "bent"}.intersection(names(service)))
 
 
+def test_a_copy_begins_at_a_kept_version(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    with GMRClient(url) as client, GMRClient(url, model="past") as past:
+        client.make_model("past")
+        past.ingest(samples(100, seed=1), labels=labels(100))
+        past.declare_boundary()
+        past.ingest(samples(100, seed=2), labels=labels(100))
+        past.wait_until_learned()
+        [then] = wait_until(lambda: [one for one in past.versions() if one.before_boundary == 1])
+        client.copy_model("past", "branch", version=then.version)
+        with GMRClient(url, model="branch") as branch:
+            branch.wait_until_learned()
+            assert branch.model().samples_seen == 100
+            branch.ingest(samples(100, seed=3), labels=labels(100))
+            branch.wait_until_learned()
+            assert branch.model().samples_seen == 200
+        assert past.model().samples_seen == 200
+        with pytest.raises(RequestRefused, match="is not kept"):
+            client.copy_model("past", "nowhere", version=10**9)
+
+        async def twin() -> int:
+            async with AsyncGMRClient(url) as one:
+                with pytest.raises(RequestRefused, match="is not kept"):
+                    await one.copy_model("past", "nowhere", version=10**9)
+                await one.copy_model("past", "twin", version=then.version)
+            async with AsyncGMRClient(url, model="twin") as other:
+                await other.wait_until_learned()
+                return (await other.model()).samples_seen
+
+        assert asyncio.run(twin()) == 100
+        wait_until(lambda: "nowhere" not in names(service))
+        for name in ("past", "branch", "twin"):
+            client.take_down_model(name)
+    wait_until(lambda: not {"past", "branch", "twin"}.intersection(names(service)))
+
+
 def test_a_model_is_no_copy_of_itself(service: httpx2.Client) -> None:
     url = str(service.base_url)
     with GMRClient(url) as client, GMRClient(url, model="taught") as taught:
