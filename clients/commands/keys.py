@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from clients.commands.options import Url
+from clients.http.answers import ApiKey
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 from core.counted import counted
@@ -41,11 +42,20 @@ def keys_command(
     role: Annotated[
         list[Role] | None, typer.Option(help="Of add: what it may do; may be given again.")
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of add: a model that it counts for, or the beginning of names and a * "
+            "('pump-*'); may be given again. Without it: all models, and the whole service."
+        ),
+    ] = None,
     url: Url = None,
 ) -> None:
     """List, make or revoke the keys by which others may ask.
 
     Example: gmr keys add "camera 7" --role ingest
+
+    Example: gmr keys add "pump 7" --role ingest --model pump-7
 
     Example: gmr keys revoke 3f9a0c12be77
 
@@ -62,11 +72,12 @@ def keys_command(
                 f"`gmr keys {action.value}` was given nothing to go by. Expected {what}. Add it."
             )
         elif action is Action.ADD:
-            made = client.make_api_key(name, [one.value for one in role or [Role.READ]])
+            made = client.make_api_key(name, [one.value for one in role or [Role.READ]], model)
             typer.echo(made.key)
             typer.echo(
-                f"Key {made.id} of {made.name}, for {', '.join(made.roles)}. It is shown this "
-                f"once: keep it in GMR_API_KEY, or in the header `Authorization: Bearer ...`.",
+                f"Key {made.id} of {made.name}, for {', '.join(made.roles)}, of {_models(made)}. "
+                f"It is shown this once: keep it in GMR_API_KEY, or in the header "
+                f"`Authorization: Bearer ...`.",
                 err=True,
             )
         else:
@@ -76,15 +87,14 @@ def keys_command(
 
 def _list(client: GMRClient) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("id", "name", "roles", "made", "share learned"):
+    for column in ("id", "name", "roles", "models", "made", "share learned"):
         table.add_column(column, overflow="fold")
     keys, shares = client.api_keys(), client.key_shares()
     share_of = {row.name: row.share for row in shares.keys}
     for key in keys:
         made = time.strftime("%d %b %Y %H:%M", time.localtime(key.made))
-        table.add_row(
-            key.id, key.name, ", ".join(key.roles), made, _percent(share_of.get(key.name))
-        )
+        share = _percent(share_of.get(key.name))
+        table.add_row(key.id, key.name, ", ".join(key.roles), _models(key), made, share)
     if keys:
         Console().print(table, markup=False)
     typer.echo(counted(len(keys), "key"))
@@ -99,6 +109,10 @@ def _list(client: GMRClient) -> None:
         typer.echo(
             f"Learned last: {counted(shares.samples, 'sample')}, of these {', '.join(parts)}."
         )
+
+
+def _models(key: ApiKey) -> str:
+    return "all models" if key.models is None else ", ".join(key.models)
 
 
 def _percent(share: float | None) -> str:

@@ -36,13 +36,13 @@ def missing_models(client: GMRClient, named: Sequence[str]) -> list[str]:
     """Those of the named models that the service does not have.
 
     Raises:
-        ClientError: The service is away, or knows no such key.
+        ClientError: The service is away, knows no such key, or the key does not count for one.
     """
     try:
         there = {model.name for model in client.models()}
     except NotAuthorised:  # to list them all, as a sensor's key is not
         return [model for model in named if not _is_there(client.url, model)]
-    return [model for model in named if model not in there]
+    return [model for model in named if model not in there and not _is_listed(client, model)]
 
 
 def no_such_models(name: str, missing: Sequence[str], remedy: str) -> InputError:
@@ -89,6 +89,17 @@ def some_failed(n: int, name: str) -> InputError:
         f"The rows of {counted(n, 'model')} in {name} could not be sent whole, as told above. Put "
         f"right what is wrong, and run the same command again: what was sent is not sent twice."
     )
+
+
+def _is_listed(client: GMRClient, model: str) -> bool:
+    """Asked of what is not in the list: that leaves out what the key does not count for."""
+    try:
+        client.named_model(model)
+    except RequestRefused as error:
+        if error.status != _NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def _is_there(url: str, model: str) -> bool:

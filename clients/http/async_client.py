@@ -174,9 +174,11 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.key_shares`."""
         return await self.send(calls.key_shares())
 
-    async def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
+    async def make_api_key(
+        self, name: str, roles: Sequence[str], models: Sequence[str] | None = None
+    ) -> NewApiKey:
         """See `GMRClient.make_api_key`."""
-        return await self.send(calls.make_api_key(name, roles))
+        return await self.send(calls.make_api_key(name, roles, models))
 
     async def revoke_api_key(self, id: str) -> None:
         """See `GMRClient.revoke_api_key`."""

@@ -306,14 +306,21 @@ class GMRClient(Blocking):
         """How much of the newest samples learned, and of their outliers, each key has sent."""
         return self.send(calls.key_shares())
 
-    def make_api_key(self, name: str, roles: Sequence[str]) -> NewApiKey:
+    def make_api_key(
+        self, name: str, roles: Sequence[str], models: Sequence[str] | None = None
+    ) -> NewApiKey:
         """Make a key; its `key` is told this once.
 
         Arguments:
             name: Whose it is, for people.
             roles: What it may do: some of "ingest", "read" and "admin".
+            models: For which it counts: names, or beginnings of names that end in "*" ("pump-*");
+                None for all.
+
+        Raises:
+            RequestRefused: The name, a role or a model will not do.
         """
-        return self.send(calls.make_api_key(name, roles))
+        return self.send(calls.make_api_key(name, roles, models))
 
     def revoke_api_key(self, id: str) -> None:
         """Let a key count no more.

@@ -333,8 +333,7 @@ def dead_letters(document: Any) -> answers.DeadLetters:
 def api_keys(document: Any) -> tuple[answers.ApiKey, ...]:
     """The answer of GET /keys."""
     return tuple(
-        answers.build(answers.ApiKey, row, roles=tuple(field_of(row, "roles")))
-        for row in rows_of(document, "keys")
+        answers.build(answers.ApiKey, row, **_limits(row)) for row in rows_of(document, "keys")
     )
 
 
@@ -357,8 +356,13 @@ def named_models(document: Any) -> tuple[answers.NamedModel, ...]:
 
 def new_api_key(document: Any) -> answers.NewApiKey:
     """The answer of POST /keys."""
-    roles = tuple(field_of(document, "roles"))
-    return answers.build(answers.NewApiKey, document, roles=roles)
+    return answers.build(answers.NewApiKey, document, **_limits(document))
+
+
+def _limits(row: Any) -> dict[str, tuple[str, ...] | None]:
+    """What a key may do, and for which models; an older service knows of all models only."""
+    roles, models = field_of(row, "roles"), row.get("models")
+    return {"roles": tuple(roles), "models": None if models is None else tuple(models)}
 
 
 def proposal(document: Any) -> answers.Proposal:

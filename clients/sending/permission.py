@@ -15,6 +15,9 @@ from clients.http.rejected import rejected
 
 _NOT_ALLOWED = 403
 
+_OTHER_MODELS = "models"
+"""Of a refusal: the key counts for these, and for none that was asked."""
+
 
 def check_may_read(client: GMRClient, why: str, remedy: str) -> None:
     """Fail at once where what is wanted needs the role `read`.
@@ -31,7 +34,7 @@ def check_may_read(client: GMRClient, why: str, remedy: str) -> None:
     try:
         client.dead_letters(limit=1)
     except NotAuthorised as error:
-        if error.status != _NOT_ALLOWED:
+        if error.status != _NOT_ALLOWED or _OTHER_MODELS in error.context:
             raise
         raise InputError(
             f"{why} needs a key that also has the role read; nothing was sent. {error.detail} "

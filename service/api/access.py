@@ -1,12 +1,16 @@
 """Who may do what: one table from requests to roles, and the check in front of every route.
 
+A key may count for some models only (`models_asked` says which a request concerns); of these it may
+do what its roles say, and of nothing else.
+
 Rules of this module:
 
 1. A route that has no row is for `admin`: what is new is closed until somebody decides. A test
    wants a row for every route.
-2. The check reads method, path and headers, before any of the body.
+2. The check reads method, path and headers, before any of the body, and before anything is looked
+   up of a model.
 3. Where keys are not required, nothing is checked: see `Settings.requires_keys`.
-4. A refusal never says whether a key exists.
+4. A refusal never says whether a key exists, nor whether a model does.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.errors import Forbidden, RateLimited, Unauthorized
 from service.api.key_ring import Caller
-from service.api.of_model import path_within
+from service.api.of_model import models_asked, path_within
 from service.api.parts import Parts
 from service.api.problems import answer, problem_of
 from service.broker.api_keys import Role
@@ -119,6 +123,9 @@ CHALLENGE: Final = 'Bearer realm="gmr"'
 ANYBODY: Final = Caller("anybody", ("admin",))
 """Who asks where keys are not required."""
 
+STRANGER: Final = Caller("anybody", (), models=())
+"""Who asks on a route that needs no key, where others do: is told of no models."""
+
 
 def role_for(method: str, path: str) -> Needed | None:
     """The role that a request needs; `OPEN` for no key, `ANY_KEY` for one of any role.
@@ -166,13 +173,14 @@ class Admitted:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self._required = settings.requires_keys
+        self._own = settings.model
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         role = role_for(scope["method"], path_within(scope))
         if not self._required or role is None:
-            scope.setdefault("state", {})["caller"] = ANYBODY
+            scope.setdefault("state", {})["caller"] = STRANGER if self._required else ANYBODY
             return await self.app(scope, receive, send)
         request = Request(scope)
         parts: Parts = scope["app"].state.parts
@@ -188,8 +196,8 @@ class Admitted:
             refusal.headers["WWW-Authenticate"] = CHALLENGE
             return await refusal(scope, receive, send)
         scope.setdefault("state", {})["caller"] = caller
-        if role != ANY_KEY and not caller.may(role):
-            less = Forbidden.of(role, caller.roles)
+        less = self._less(caller, role, scope)
+        if less is not None:
             refusal = answer(problem_of(less), request, str(less), less.context)
             return await refusal(scope, receive, send)
         try:
@@ -199,6 +207,15 @@ class Admitted:
             refusal = answer(problem_of(error), request, str(error), error.context)
             return await refusal(scope, receive, send)
         return await self.app(scope, receive, send)
+
+    def _less(self, caller: Caller, role: Needed, scope: Scope) -> Forbidden | None:
+        """Why the key is not enough; None where it is."""
+        # First: of other models and of the service the words are the same for every route.
+        if caller.models is not None and not caller.counts_for(models_asked(scope, self._own)):
+            return Forbidden.beyond(caller.models)
+        if role != ANY_KEY and not caller.may(role):
+            return Forbidden.of(role, caller.roles)
+        return None
 
 
 def key_of(request: Request) -> str | None:

@@ -35,6 +35,9 @@ from collections.abc import Mapping, Sequence
 from core.counted import counted
 from core.errors import GMRError, InvalidRequest
 
+_MOST_NAMED = 8
+"""Models of a key that a message names."""
+
 
 class BodyTooLarge(InvalidRequest):
     """More bytes than the service takes in one body."""
@@ -285,6 +288,22 @@ class Forbidden(InvalidRequest):
             roles=list(roles),
         )
 
+    @classmethod
+    def beyond(cls, models: Sequence[str]) -> Forbidden:
+        """The error for a key that counts for these models on a path that is not theirs alone.
+
+        It is the same whether or not there is such a model, or such a route.
+        """
+        first = ", ".join(models[:_MOST_NAMED])
+        more = len(models) - _MOST_NAMED
+        one = len(models) == 1 and not first.endswith("*")
+        which = f"model{'' if one else 's'} {first}{f' and {more} more' if more > 0 else ''}"
+        return cls(
+            f"The key counts for the {which} alone; this concerns another, or the whole service. "
+            f"Use a key that counts for it, or ask whoever runs the service for one.",
+            models=list(models),
+        )
+
 
 class RateLimited(InvalidRequest):
     """A key that asks or sends more than it may."""
@@ -331,8 +350,19 @@ class UnknownModel(InvalidRequest):
     """No named model has this name."""
 
     @classmethod
+    def of(cls, name: str) -> UnknownModel:
+        """The error for a name, to whom others are not told."""
+        return cls(f"No model has the name {name[:64]!r}. Correct the name.", unknown=name[:64])
+
+    @classmethod
     def among(
-        cls, name: str, known: Sequence[str], *, on_demand: bool, own: str | None = None
+        cls,
+        name: str,
+        known: Sequence[str],
+        *,
+        on_demand: bool,
+        own: str | None = None,
+        some: bool = False,
     ) -> UnknownModel:
         """The error for a name.
 
@@ -341,6 +371,7 @@ class UnknownModel(InvalidRequest):
             known: The names that there are; the nearest are told.
             on_demand: Whether a first batch would make the model.
             own: Name of the service's own model, which is none of the named ones.
+            some: Whether `known` are only those that the key of whoever asks counts for.
         """
         if name == own:
             return cls(
@@ -351,7 +382,10 @@ class UnknownModel(InvalidRequest):
                 known=[],
             )
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known[:3])
-        there = f"There are {len(known)}, such as {', '.join(near)}." if near else "There is none."
+        whose = " for this key" if some else ""
+        there = f"There is none{whose}."
+        if near:
+            there = f"There are {len(known)}{whose}, such as {', '.join(near)}."
         how = "Send its first batch to make it" if on_demand else "Make it by PUT /models/{name}"
         return cls(
             f"No model has the name {name[:64]!r}. {there} {how}, or correct the name.",

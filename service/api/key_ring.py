@@ -7,10 +7,11 @@ import contextlib
 import hmac
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from service.broker.api_keys import ApiKey, KeyStore, Role, digest_of, parts_of_key
+from service.broker.api_keys import ApiKey, KeyStore, Role, covers, digest_of, parts_of_key
 from service.broker.connection import StreamUnavailable
 from service.settings import Settings
 
@@ -32,11 +33,24 @@ class Caller:
         name: Of the key.
         roles: What it may do.
         id: Of the key; that of whoever has none is empty.
+        models: For which the key counts, as it names them; None for all, and the whole service.
     """
 
     name: str
     roles: tuple[Role, ...]
     id: str = ""
+    models: tuple[str, ...] | None = None
+
+    def counts_for(self, names: Iterable[str] | None) -> bool:
+        """Whether models may be asked; None is the whole service.
+
+        Example:
+            >>> pump = Caller("pump", ("read",), models=("pump-7",))
+            >>> pump.counts_for(["pump-7"]), pump.counts_for(["pump-7", "m"]), pump.counts_for(None)
+            (True, False, False)
+        """
+        limits = self.models
+        return limits is None or (names is not None and all(covers(limits, one) for one in names))
 
     def may(self, role: Role) -> bool:
         """Whether a route of this role answers."""
@@ -73,7 +87,7 @@ class KeyRing:
         kept = known.get(parts[0])
         if kept is None or not kept.roles or not kept.fits(key):
             return None
-        return Caller(kept.name, kept.roles, kept.id)
+        return Caller(kept.name, kept.roles, kept.id, kept.models)
 
     async def _list(self, id: str) -> dict[str, ApiKey]:
         """The keys by their ids, read anew where the list is too old to answer for this id.

@@ -90,12 +90,7 @@ class Models:
         """
         named = await self.named(name)
         if name not in named:
-            raise UnknownModel.among(
-                name,
-                list(named),
-                on_demand=self.settings.models_on_demand,
-                own=self.settings.model,
-            )
+            raise UnknownModel.of(name)
         if named[name].leaving:
             raise ModelLeaving.of(name)
         return named[name]
@@ -148,7 +143,7 @@ class Models:
         self._asked_at = -math.inf
         named = await self.named()
         if name not in named:
-            raise UnknownModel.among(name, list(named), on_demand=False, own=self.settings.model)
+            raise UnknownModel.of(name)
         if not named[name].leaving:
             await Register(self.stream).take_down(named[name])
         self._asked_at = -math.inf

@@ -5,10 +5,12 @@ the request's root (`root_path` of ASGI), so that routes, documents and problems
 
 Rules of this module:
 
-1. Who may do what is asked between the two steps here: whoever may not ask does not learn which
-   models there are.
+1. Who may do what, and of which models, is asked between the two steps here: whoever may not ask
+   does not learn which models there are.
 2. What concerns the whole service (keys, the audit trail, models themselves) is not asked of a
    model; the shares of keys in what a model learned are.
+3. What `models_asked` calls a model and what answers go by the same path and the same name. What no
+   row here speaks of is of the service's own model, so that a key for others may not ask it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,16 @@ from service.broker.registry import NAME
 PATH: Final = re.compile(r"/models/([^/]+)(/.*)")
 OF_THE_SERVICE: Final = ("/models", "/keys", "/audit")
 SHARES: Final = "/keys/shares"
+MODELS: Final = "/models"
+PROTOCOL: Final = "/v2/models"
+"""The Open Inference Protocol names a model in the rest of the path."""
+
+OF_NO_MODEL: Final = (MODELS, "/v2", "/session")
+"""Whole paths: the list is that of the models that a key counts for, the others tell of none."""
+
+ALSO_OF_THE_SERVICE: Final = "/metrics"
+"""Of the service's own model, tells of its process and of how many named models there are."""
+
 WITHOUT_MODEL: Final = ("/static", "/docs", "/openapi.json", "/problems", "/health/live")
 """What is the same for every model, and asks nothing of one."""
 
@@ -44,6 +56,35 @@ def path_within(scope: Scope) -> str:
     """
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def models_asked(scope: Scope, own: str) -> tuple[str, ...] | None:
+    """The names of the models that a request concerns; None for the whole service.
+
+    A name is as it stands in the path: whether a model has it, or can have it, is not asked.
+
+    Arguments:
+        scope: Of a request that `NamesModel` has seen.
+        own: Name of the service's own model.
+
+    Example:
+        >>> [models_asked({"path": path}, "own") for path in ("/ingest", "/models/m", "/keys")]
+        [('own',), ('m',), None]
+    """
+    within, named = path_within(scope), scope.get("state", {}).get("model")
+    if named is None:
+        if within in OF_NO_MODEL:
+            return ()
+        if within.startswith(f"{MODELS}/"):
+            return (within.removeprefix(f"{MODELS}/"),)
+        if within != SHARES and _starts(within, OF_THE_SERVICE):
+            return None
+    if named in (None, own) and within == ALSO_OF_THE_SERVICE:
+        return None
+    if not within.startswith(f"{PROTOCOL}/"):
+        return (own if named is None else named,)
+    by_protocol = within.removeprefix(f"{PROTOCOL}/").partition("/")[0]
+    return (by_protocol,) if named is None else (named, by_protocol)
 
 
 class NamesModel:
@@ -76,7 +117,7 @@ class OfModel:
         services: Services = scope["app"].state.services
         try:
             try:
-                scope["state"]["parts"] = await services.parts(name)
+                scope["state"]["parts"] = await services.parts(name, scope["state"]["caller"])
             except UnknownModel:
                 if not _makes(scope) or not parts.settings.models_on_demand:
                     raise

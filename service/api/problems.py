@@ -140,7 +140,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "forbidden",
         403,
         "The key may not do this",
-        "Use a key with the role that the route needs.",
+        "Use a key that has the role that the route needs, and counts for the model.",
     ),
     edge_errors.RateLimited: Problem(
         "rate-limited",

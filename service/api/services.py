@@ -13,6 +13,7 @@ from fastapi import Request
 
 from service.api.errors import Unavailable, UnknownModel
 from service.api.followed import FollowedModels
+from service.api.key_ring import Caller
 from service.api.models import Models
 from service.api.parts import Parts, parts_of
 from service.broker.keys import Keys
@@ -79,8 +80,12 @@ class Services:
         states = asyncio.gather(*(one.states() for one in services))
         return list(zip(await registers, await states, strict=True))
 
-    async def parts(self, name: str) -> Parts:
+    async def parts(self, name: str, caller: Caller) -> Parts:
         """What routes work with for a model.
+
+        Arguments:
+            name: Of the model.
+            caller: Who asks for it.
 
         Raises:
             UnknownModel: There is none of this name.
@@ -91,17 +96,42 @@ class Services:
         try:
             return await models.parts(name)
         except UnknownModel:
-            if not self.are_buckets:
-                raise
-        raise await self.unknown(name)
+            pass
+        raise await self.unknown(name, caller)
 
-    async def unknown(self, name: str) -> UnknownModel:
-        """The error for a name that no model has; similar names may be in other buckets."""
+    async def take_down(self, name: str, caller: Caller) -> None:
+        """Let a model be taken down, with all that is kept of it; arguments as of `parts`.
+
+        Raises:
+            UnknownModel: There is none of this name.
+            StreamUnavailable, Unavailable: As for `of`.
+        """
+        models = await self.of(name)
+        try:
+            return await models.take_down(name)
+        except UnknownModel:
+            pass
+        raise await self.unknown(name, caller)
+
+    async def unknown(self, name: str, caller: Caller) -> UnknownModel:
+        """The error for a name that no model has; similar names may be in other buckets.
+
+        Whoever asks is told of models that the key counts for, and of no others.
+        """
+        if not caller.roles:
+            return UnknownModel.of(name)
         registers = await asyncio.gather(*(one.named() for one in await self.all()))
-        known = [there for register in registers for there in register]
+        every = [there for register in registers for there in register]
+        known = [there for there in every if caller.counts_for([there])]
         settings = self._own.settings
         own = None if self.are_buckets else settings.model
-        return UnknownModel.among(name, known, on_demand=settings.models_on_demand, own=own)
+        return UnknownModel.among(
+            name,
+            known,
+            on_demand=settings.models_on_demand,
+            own=own,
+            some=caller.models is not None,
+        )
 
     async def close(self) -> None:
         """Follow no model any longer."""

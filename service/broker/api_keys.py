@@ -2,6 +2,9 @@
 
 A key reads `gmr_ID_SECRET`. Its secret has 256 random bits, so that a plain SHA-256 of it tells
 nothing, and needs no salt and no slow hash.
+
+A key counts for all models, or for those that it names, each by its name or by the beginning of it
+(`pump-*`).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Literal, Self, get_args
 
@@ -20,6 +23,7 @@ import orjson
 from core.errors import InvalidRequest
 from service.broker.caller import Caller
 from service.broker.connection import perhaps_done
+from service.broker.registry import NAME
 
 Role = Literal["ingest", "read", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -27,6 +31,12 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 MOST_KEYS: Final = 1000
 LONGEST_NAME: Final = 64
+MOST_MODELS: Final = 64
+"""That one key names."""
+
+ANY: Final = "*"
+"""Ends the beginning of a name."""
+
 _PARTS: Final = re.compile(r"gmr_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 
 
@@ -40,6 +50,7 @@ class ApiKey:
         roles: What it may do.
         digest: SHA-256 of the secret part, in hexadecimal.
         made: When, in seconds since 1970.
+        models: For which it counts: names, or beginnings of names that end in `*`; None for all.
     """
 
     id: str
@@ -47,13 +58,16 @@ class ApiKey:
     roles: tuple[Role, ...]
     digest: str
     made: float
+    models: tuple[str, ...] | None = None
 
     @classmethod
-    def mint(cls, name: str, roles: Iterable[str]) -> tuple[Self, str]:
+    def mint(
+        cls, name: str, roles: Iterable[str], models: Iterable[str] | None = None
+    ) -> tuple[Self, str]:
         """A new key: what is kept of it, and the key itself, which is shown once.
 
         Raises:
-            InvalidRequest: The name is empty or too long, or a role is none.
+            InvalidRequest: The name is empty or too long, a role is none, or a model has no name.
 
         Example:
             >>> kept, key = ApiKey.mint("camera 7", ["ingest"])
@@ -73,24 +87,35 @@ class ApiKey:
                 f"{', '.join(ROLES)}. Correct them.",
                 parameter="roles",
             )
+        limits = None if models is None else tuple(dict.fromkeys(models))
+        if limits is not None:
+            _check(limits)
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        return cls(id, name, chosen, digest_of(secret), time.time()), f"gmr_{id}_{secret}"
+        kept = cls(id, name, chosen, digest_of(secret), time.time(), limits)
+        return kept, f"gmr_{id}_{secret}"
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         """The inverse of `to_json`.
 
-        A key of a later release that says more than its roles may be meant to do less. It has
-        none here, so that it is listed, can be revoked, and does not count.
+        A key of a later release that says more than is known here may be meant to do less. It has
+        no roles then, so that it is listed, can be revoked, and does not count.
         """
         values: dict[str, Any] = orjson.loads(data)
-        known = {one.name: values.pop(one.name) for one in fields(cls)}
+        models = values.pop("models", None)
+        known = {one.name: values.pop(one.name) for one in fields(cls) if one.name != "models"}
+        if models is not None and not _are_legal(models):
+            values["models"], models = models, ()
         roles = () if values else tuple(role for role in ROLES if role in known["roles"])
-        return cls(**{**known, "roles": roles})
+        limits = None if models is None else tuple(models)
+        return cls(**{**known, "roles": roles, "models": limits})
 
     def to_json(self) -> bytes:
         """What Redis holds."""
-        return orjson.dumps(asdict(self))
+        values = asdict(self)
+        if self.models is None:  # as a release that does not know of them has it, and takes it
+            del values["models"]
+        return orjson.dumps(values)
 
     def fits(self, key: str) -> bool:
         """Whether this was made of that key; takes as long whichever way it is."""
@@ -102,6 +127,47 @@ def parts_of_key(key: str) -> tuple[str, str] | None:
     """Id and secret of a key; None where it is none."""
     found = _PARTS.fullmatch(key)
     return None if found is None else (found[1], found[2])
+
+
+def covers(models: Iterable[str], name: str) -> bool:
+    """Whether a key that names these models counts for one; never for what no model can be called.
+
+    Example:
+        >>> [covers(["pump-*", "press"], name) for name in ("pump-7", "press", "press-1", "pump-/")]
+        [True, True, False, False]
+    """
+    if not NAME.fullmatch(name):
+        return False
+    return any(
+        name.startswith(one.removesuffix(ANY)) if one.endswith(ANY) else name == one
+        for one in models
+    )
+
+
+def _check(models: Sequence[str]) -> None:
+    """Raise `InvalidRequest` where no key can name these models."""
+    if not 0 < len(models) <= MOST_MODELS:
+        raise InvalidRequest(
+            f"The key names {len(models)} models. Expected 1 to {MOST_MODELS}, or no `models` for "
+            f"a key that counts for all. Name fewer, by what their names begin with: pump-*.",
+            parameter="models",
+        )
+    wrong = next((one for one in models if not _are_legal([one])), None)
+    if wrong is not None:
+        raise InvalidRequest(
+            f"{wrong[:80]!r} names no model. Expected its name, of 1 to 64 letters, digits, dots, "
+            f"underscores and hyphens, the first a letter or digit, or the beginning of names and "
+            f"a `*`, which may stand at the end only: pump-7, pump-*. Correct it.",
+            parameter="models",
+        )
+
+
+def _are_legal(models: Any) -> bool:
+    """Whether a key can name these models."""
+    return isinstance(models, list) and all(
+        isinstance(one, str) and (one == ANY or NAME.fullmatch(one.removesuffix(ANY)))
+        for one in models
+    )
 
 
 def digest_of(secret: str) -> str:

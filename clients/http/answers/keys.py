@@ -15,6 +15,7 @@ class ApiKey:
     name: str  # whose it is
     roles: tuple[str, ...]  # of ingest, read, admin
     made: float  # Unix seconds
+    models: tuple[str, ...] | None = field(default=None, kw_only=True)  # it counts for; None: all
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,19 @@ def key_shares() -> Call[answers.KeyShares]:
     return get("/keys/shares", replies.key_shares)
 
 
-def make_api_key(name: str, roles: Sequence[str]) -> Call[answers.NewApiKey]:
+def make_api_key(
+    name: str, roles: Sequence[str], models: Sequence[str] | None
+) -> Call[answers.NewApiKey]:
     """POST /keys. Not repeatable: there would be two, and nobody would have one of them."""
+    asked: dict[str, object] = {"name": name, "roles": list(roles)}
+    if models is not None:  # an older service takes no such field
+        asked["models"] = [models] if isinstance(models, str) else list(models)
     return Call(
         "POST",
         "/keys",
         lambda reply: replies.new_api_key(replies.json(reply)),
         headers={"accept": JSON, "content-type": JSON},
-        body=orjson.dumps({"name": name, "roles": list(roles)}),
+        body=orjson.dumps(asked),
         repeatable=False,
     )
 

@@ -437,7 +437,7 @@ async def _parts(request: Request, name: str) -> Parts:
     services = services_of(request)
     if services is None:
         raise UnknownModel.among(name, [own], on_demand=False)
-    return await services.parts(name)
+    return await services.parts(name, request.state.caller)
 
 
 async def _served(parts: Parts, version: str | None) -> Snapshot:

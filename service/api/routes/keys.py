@@ -12,7 +12,7 @@ from service.api.errors import TooManyKeys, UnknownKey
 from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
-from service.broker.api_keys import LONGEST_NAME, MOST_KEYS, ApiKey, Role
+from service.broker.api_keys import LONGEST_NAME, MOST_KEYS, MOST_MODELS, ApiKey, Role
 
 router = APIRouter(prefix="/keys", tags=["operations"], route_class=StrictRoute)
 
@@ -26,6 +26,12 @@ class Asked(BaseModel):
     roles: list[Literal["ingest", "read", "admin"]] = Field(
         min_length=1, description="What it may do: send samples, ask, or anything."
     )
+    models: list[str] | None = Field(
+        None,
+        description=f"For which it counts: 1 to {MOST_MODELS} names of models, or beginnings of "
+        f"names that end in `*`. Left out: for all, and for what concerns the whole service.",
+        examples=[["pump-7"]],
+    )
 
 
 class Listed(BaseModel):
@@ -37,11 +43,13 @@ class Listed(BaseModel):
     name: str
     roles: list[Role]
     made: float = Field(description="When, in seconds since 1970.")
+    models: list[str] | None = Field(description="For which it counts; null for all.")
 
     @classmethod
     def of(cls, key: ApiKey) -> Listed:
         """What may be told of a key."""
-        return cls(id=key.id, name=key.name, roles=list(key.roles), made=key.made)
+        models = None if key.models is None else list(key.models)
+        return cls(id=key.id, name=key.name, roles=list(key.roles), made=key.made, models=models)
 
 
 class Made(Listed):
@@ -123,7 +131,7 @@ async def make_key(request: Request) -> Made:
     """Make a key. All API processes know it at once."""
     parts = parts_of(request)
     asked = await read_model(request, parts.settings, Asked)
-    kept, key = ApiKey.mint(asked.name, asked.roles)
+    kept, key = ApiKey.mint(asked.name, asked.roles, asked.models)
     if not await parts.keys.store.add(kept, MOST_KEYS):
         raise TooManyKeys.beyond(MOST_KEYS)
     return Made(**Listed.of(kept).model_dump(), key=key)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import answers
 from service.api.bodies import read_model
+from service.api.key_ring import Caller
 from service.api.models import State, state_of
 from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
@@ -66,11 +67,13 @@ class ModelSummary(ModelListed):
 
 
 class ModelList(BaseModel):
-    """All named models."""
+    """All named models that the key counts for."""
 
-    default: str = Field(description="Name of the service's own model.")
+    default: str | None = Field(
+        description="Name of the service's own model; null where the key does not count for it."
+    )
     most: int = Field(description="Named models that there may be.")
-    models: list[ModelListed] = Field(description="Oldest first.")
+    models: list[ModelListed] = Field(description="That the key counts for, oldest first.")
 
 
 BODY = json_body(ModelAsked, required=False)
@@ -78,14 +81,19 @@ BODY = json_body(ModelAsked, required=False)
 
 @router.get("", operation_id="list_models", responses=problems(401, 403, 421, 503))
 async def list_models(request: Request) -> ModelList:
-    """The named models of the service, beside its own."""
-    parts = parts_of(request)
-    services = _services(request)
+    """The named models of the service, beside its own, as far as the key counts for them."""
+    settings, services = parts_of(request).settings, _services(request)
+    caller: Caller = request.state.caller
     listed = await services.listed()
-    models = [_listed(model, states) for register, states in listed for model in register.values()]
+    models = [
+        _listed(model, states)
+        for register, states in listed
+        for model in register.values()
+        if caller.counts_for([model.name])
+    ]
     return ModelList(
-        default=parts.settings.model,
-        most=parts.settings.max_models * len(listed),
+        default=settings.model if caller.counts_for([settings.model]) else None,
+        most=settings.max_models * len(listed),
         models=sorted(models, key=lambda model: model.made),
     )
 
@@ -101,7 +109,7 @@ async def describe_model(request: Request, name: str) -> Response:
     models = await _services(request).of(name)
     named = await models.named(name)
     if name not in named:
-        raise await _services(request).unknown(name)
+        raise await _services(request).unknown(name, request.state.caller)
     listed = _listed(named[name], await models.states())
     if named[name].leaving:
         unknown = dict.fromkeys(("model_version", "samples_seen", "sub_task", "classes"), 0)
@@ -154,8 +162,7 @@ async def make_model(request: Request, name: str) -> Response:
 )
 async def take_down_model(request: Request, name: str) -> Response:
     """Take a named model down, with all that is kept of it. The trainer does it within seconds."""
-    models = await _services(request).of(name)
-    await models.take_down(name)
+    await _services(request).take_down(name, request.state.caller)
     return answers.json({"name": name, "state": "leaving"}, status=202)
 
 

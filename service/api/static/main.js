@@ -45,6 +45,7 @@ const known = {
   throughput: new Throughput(),
   report: { time: 0, at: performance.now(), asked: performance.now() },
   problem: "",
+  refused: false,
 };
 
 let range = "all";
@@ -69,9 +70,10 @@ async function state() {
   if (drift.status === "fulfilled") {
     known.drift = drift.value;
     known.problem = "";
+    known.refused = false;
     known.throughput.add(drift.value);
     if (drift.value.heartbeat_time !== known.report.time) Object.assign(known.report, { time: drift.value.heartbeat_time, at: performance.now() });
-  } else known.problem = drift.reason.message;
+  } else Object.assign(known, { problem: drift.reason.message, refused: drift.reason.status === 403 });
   if (model.status === "fulfilled") {
     const other = known.versions && known.model?.model_version !== model.value.model_version;
     known.model = model.value;
@@ -165,7 +167,7 @@ function drawNow() {
   const { drift, model, boundaries, curve } = known;
   const past = boundaries.filter((row) => !row.dropped);
   void keepUsual(model, draw);
-  showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem });
+  showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem, refused: known.refused });
   showClasses(drift);
   showShares(drift);
   showFeatures(drift, model);

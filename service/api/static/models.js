@@ -9,15 +9,19 @@ const NAMED = /models\/([^/]+)\/$/;
 const found = NAMED.exec(location.pathname);
 const root = found ? "../../" : "";
 
-/** Show a choice of models where there are several. */
+/** Show a choice of models where there are several, or another than the one on this page. */
 export async function showModels() {
   const { default: own, models } = await get(`${root}models`);
-  const names = ["", ...models.map((/** @type {any} */ model) => model.name).sort()];
+  const named = models.map((/** @type {any} */ model) => model.name).sort();
+  const names = own === null ? named : ["", ...named]; // null: the key does not count for it
   const now = found ? decodeURIComponent(found[1]) : "";
   const choice = byId("models");
-  show(choice, names, () =>
-    names.map((name) => make("option", { value: name, selected: name === now }, name || own)));
-  choice.hidden = names.length < 2;
+  const options = [
+    ...(names.includes(now) ? [] : [make("option", { disabled: true, selected: true }, "choose a model")]),
+    ...names.map((name) => make("option", { value: name, selected: name === now }, name || own)),
+  ];
+  show(choice, [names, now], () => options);
+  choice.hidden = options.length < 2;
 }
 
 byId("models").addEventListener("change", (/** @type {any} */ event) => {

@@ -23,6 +23,7 @@ const UNARMED = {
  * @property {any} boundary the newest of the model's past; null without one
  * @property {{time: number, at: number, asked: number}} report the trainer's last sign of life, when the page first saw it, and when it last asked
  * @property {string} problem why nothing is known; empty where all is well
+ * @property {boolean} refused whether that is the key, which may not ask
  */
 
 /** @param {Now} now */
@@ -67,7 +68,8 @@ function tile(name, value, note) {
  * @param {Now} now
  * @returns {[string, string, string]}
  */
-function inWords({ drift, model, samples, boundary, report, problem }) {
+function inWords({ drift, model, samples, boundary, report, problem, refused }) {
+  if (refused) return ["away", "Not with this key", problem];
   if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
   const silent = report.asked - report.at; // a page that was hidden has not asked
   if (silent > SILENT_MS) {

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
 
 from service.broker.connection import connect
 from service.broker.keys import Keys
@@ -246,3 +247,34 @@ def test_whether_each_bucket_is_led_is_told(redis_url: str, tmp_path: Path) -> N
     led = {f"{settings.model}-b{bucket:03d}": bucket == 2 for bucket in range(3)}
     assert works(metrics) == led
     assert "gmr_trainer_works" not in metrics
+
+
+def test_a_key_for_some_models_counts_for_them_in_whichever_bucket_they_are(
+    redis_url: str, tmp_path: Path
+) -> None:
+    operator = "operator-key-of-32-characters-0"
+    made = make_settings(redis_url, tmp_path, cluster=True, admin_key=SecretStr(operator))
+    begin(made, BUCKETS)
+    names = [name_in(bucket) for bucket in range(BUCKETS)]
+    with serving(made) as client:
+        client.headers["Authorization"] = f"Bearer {operator}"
+        for name in (*names, "press"):
+            client.put(f"/models/{name}").raise_for_status()
+        asked = {"name": "pump", "roles": ["admin"], "models": [names[1], "press*"]}
+        key = client.post("/keys", json=asked).raise_for_status().json()["key"]
+        client.headers["Authorization"] = f"Bearer {key}"
+        listed = client.get("/models").json()
+        assert listed["default"] is None
+        assert [model["name"] for model in listed["models"]] == [names[1], "press"]
+        assert client.get(f"/models/{names[1]}/model").status_code == 200
+        assert client.get(f"/v2/models/{names[1]}").status_code == 200
+        assert client.put("/models/press-2").status_code == 201
+        for path in (names[0], names[2], f"{made.model}-b000", f"{made.model}-b001", "none"):
+            told = problem(client.get(f"/models/{path}/model"), 403, "forbidden")
+            assert told["models"] == [names[1], "press*"]
+            assert client.get(f"/v2/models/{path}").status_code == 403
+        for path in ("/model", "/metrics", "/keys"):
+            problem(client.get(path), 403, "forbidden")
+        unknown = problem(client.get("/models/press-3/model"), 404, "unknown-model")
+        assert set(unknown["known"]) == {"press", "press-2"}
+        assert "There are 3 for this key" in unknown["detail"]

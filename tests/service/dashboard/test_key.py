@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 from pydantic import SecretStr
@@ -10,6 +11,8 @@ from pydantic import SecretStr
 from clients.http.client import GMRClient
 from service.settings import Settings
 from tests.service.api.stack import serving, training
+from tests.service.dashboard.browser import visiting
+from tests.service.dashboard.test_story import check_accessible
 
 OPERATOR = "operator-key-of-32-characters-0"
 
@@ -38,3 +41,36 @@ def test_whoever_looks_is_asked_for_a_key_once(
         expect(page.locator("#link")).to_have_text("live")
         assert "gmr_key" not in str(page.evaluate("document.cookie"))
         context.close()
+
+
+def test_a_key_for_some_models_finds_them_from_the_page_of_the_service(
+    browser: Browser, settings: Callable[..., Settings], pictures: Path
+) -> None:
+    made = settings(admin_key=SecretStr(OPERATOR))
+    with training(made), serving(made) as client:
+        url = str(client.base_url).rstrip("/")
+        with GMRClient(url, api_key=OPERATOR) as admin:
+            for name in ("press", "pump-7", "pump-8"):
+                admin.make_model(name)
+            one = admin.make_api_key("somebody", ["read"], ["pump-7"]).key
+            some = admin.make_api_key("somebody", ["read"], ["pump-*"]).key
+        for key, there in ((one, ["pump-7"]), (some, ["pump-7", "pump-8"])):
+            with visiting(browser, f"{url}/") as visit:
+                page = visit.page
+                page.get_by_label("Key").fill(key)
+                page.get_by_role("button", name="Look").click()
+                expect(page.locator("#phase")).to_have_text("Not with this key")
+                expect(page.locator("#phase-says")).to_contain_text("The key counts for the model")
+                choice = page.get_by_label("Model", exact=True)
+                expect(choice.locator("option")).to_have_text(["choose a model", *there])
+                check_accessible(page)
+                page.screenshot(path=pictures / "limited-key.png", full_page=True)
+                choice.select_option("pump-7")
+                page.wait_for_url("**/models/pump-7/")
+                expect(page.locator("#link")).to_have_text("live")
+                options = page.get_by_label("Model", exact=True).locator("option")
+                expect(options).to_have_text(there)
+                expect(page.locator("#models")).to_be_visible(visible=len(there) > 1)
+                page.goto(f"{url}/models/press/")
+                expect(page.locator("#phase")).to_have_text("Not with this key")
+                expect(options).to_have_text(["choose a model", *there])
