@@ -42,7 +42,10 @@ def missing_models(client: GMRClient, named: Sequence[str]) -> list[str]:
         there = {model.name for model in client.models()}
     except NotAuthorised:  # to list them all, as a sensor's key is not
         return [model for model in named if not _is_there(client.url, model)]
-    return [model for model in named if model not in there and not _is_listed(client, model)]
+    missing = [model for model in named if model not in there]
+    for model in missing[:_MOST_NAMED]:
+        _check_counts(client, model)
+    return missing
 
 
 def no_such_models(name: str, missing: Sequence[str], remedy: str) -> InputError:
@@ -91,15 +94,13 @@ def some_failed(n: int, name: str) -> InputError:
     )
 
 
-def _is_listed(client: GMRClient, model: str) -> bool:
-    """Asked of what is not in the list: that leaves out what the key does not count for."""
+def _check_counts(client: GMRClient, model: str) -> None:
+    """Raise where a model may be missing in the list because the key does not count for it."""
     try:
         client.named_model(model)
     except RequestRefused as error:
         if error.status != _NOT_FOUND:
             raise
-        return False
-    return True
 
 
 def _is_there(url: str, model: str) -> bool:

@@ -300,7 +300,8 @@ class Forbidden(InvalidRequest):
         which = f"model{'' if one else 's'} {first}{f' and {more} more' if more > 0 else ''}"
         return cls(
             f"The key counts for the {which} alone; this concerns another, or the whole service. "
-            f"Use a key that counts for it, or ask whoever runs the service for one.",
+            f"Ask for one of its models, below /models/NAME (--model NAME), or use a key that "
+            f"counts for this.",
             models=list(models),
         )
 

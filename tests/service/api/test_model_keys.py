@@ -129,7 +129,8 @@ def test_a_key_for_another_model_is_refused_in_the_same_words_on_every_route(
             words.add(refused(guarded, method, path, key))
     assert words <= {
         "The key counts for the model press-2 alone; this concerns another, or the whole service. "
-        "Use a key that counts for it, or ask whoever runs the service for one."
+        "Ask for one of its models, below /models/NAME (--model NAME), or use a key that counts "
+        "for this."
     }
 
 
@@ -507,6 +508,13 @@ def test_limited_keys_are_made_and_listed_from_the_command_line_and_send_files(
         said = gmr("ingest", str(fleet), "--model-column", "machine", status=1)
         assert "The key counts for the model" in said
         assert "sent" not in said
+    with GMRClient(api_key=OPERATOR) as admin:
+        monkeypatch.setenv("GMR_API_KEY", admin.make_api_key("crew", ["admin"], ["mk-*"]).key)
+        fleet.write_text("a,b,machine\n1,2,mk-1\n3,4,press\n")
+        said = gmr("ingest", str(fleet), "--model-column", "machine", "--make-models", status=1)
+        assert "The key counts for the models mk-* alone" in said
+        assert "mk-1" not in {model.name for model in admin.models()}
+    monkeypatch.setenv("GMR_API_KEY", reader.key)
     # A key that may read, but not of this model, is not told that it needs the role `read`.
     verdicts = tmp_path / "verdicts.csv"
     verdicts.write_text("id,label\ns-1,ok\n")
