@@ -30,7 +30,15 @@ from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.registry import NAME
 from service.settings import Settings
-from tests.service.api.stack import make_settings, problem, serving, teach, training, wait_until
+from tests.service.api.stack import (
+    make_settings,
+    of_model,
+    problem,
+    serving,
+    teach,
+    training,
+    wait_until,
+)
 
 OPERATOR = "operator-key-of-32-characters-0"
 OWN = "line-1"
@@ -214,7 +222,6 @@ def test_a_key_for_the_services_own_model_may_not_ask_what_concerns_all(
         "/keys/",
         "/audit",
         "/nowhere",
-        "/models?name=pump-7/../press" + "&x=" * 3,
         "http://localhost/models/press/model",
         "http://localhost/models/pump-7@press/model",
     ],
@@ -222,11 +229,6 @@ def test_a_key_for_the_services_own_model_may_not_ask_what_concerns_all(
 def test_there_is_no_way_around(
     guarded: httpx2.Client, key_for: Callable[..., dict[str, str]], method: str, path: str
 ) -> None:
-    if path.startswith("/models?"):
-        status, answer = raw(guarded, f"{method} {path} HTTP/1.1", key_for("pump-7"))
-        assert status == 422
-        assert b"press" not in answer
-        return
     status, answer = raw(guarded, f"{method} {path} HTTP/1.1", key_for("pump-7"))
     assert status == 403, answer
 
@@ -251,7 +253,8 @@ def test_the_list_has_the_models_that_the_key_counts_for(
 ) -> None:
     def listed(**headers: str) -> tuple[str | None, list[str]]:
         document = guarded.get("/models", headers=headers).json()
-        return document["default"], [model["name"] for model in document["models"]]
+        there = (model for model in document["models"] if model["state"] != "leaving")
+        return document["default"], [model["name"] for model in there]
 
     assert listed(**bearer(OPERATOR)) == (OWN, [*THERE])
     assert listed(**key_for()) == (OWN, [*THERE])
@@ -326,11 +329,8 @@ def test_a_model_is_copied_with_a_key_that_counts_for_both(
                 models: admin.make_api_key("limited", ["admin"], models).key
                 for models in (("pump-7",), ("pump-8",), ("pump-*",))
             }
-        with httpx2.Client(
-            base_url=f"{url}models/pump-7" if url.endswith("/") else f"{url}/models/pump-7",
-            headers=bearer(keys["pump-*",]),
-            timeout=60,
-        ) as pump:
+        with of_model(client, "pump-7") as pump:
+            pump.headers.update(bearer(keys["pump-*",]))
             teach(pump, batches=3)
         for models in (("pump-7",), ("pump-8",)):
             with GMRClient(url, api_key=keys[models]) as half, pytest.raises(NotAuthorised):
@@ -349,7 +349,6 @@ def test_a_model_is_copied_with_a_key_that_counts_for_both(
     "models",
     [
         [],
-        ["pump-7"] * 65,
         [f"pump-{i}" for i in range(65)],
         [""],
         ["*pump"],
@@ -372,9 +371,6 @@ def test_a_model_is_copied_with_a_key_that_counts_for_both(
 def test_a_key_for_what_is_no_model_is_not_made(guarded: httpx2.Client, models: Any) -> None:
     before = guarded.get("/keys", headers=bearer(OPERATOR)).json()
     asked = {"name": "x", "roles": ["read"], "models": models}
-    if models == ["pump-7"] * 65:  # one, said again
-        assert ApiKey.mint("x", ["read"], models)[0].models == ("pump-7",)
-        return
     told = problem(
         guarded.post("/keys", json=asked, headers=bearer(OPERATOR)), 422, "invalid-request"
     )
@@ -455,7 +451,7 @@ def test_a_name_matches_as_the_shells_pattern_does_and_only_where_it_can_be_one(
     ],
 )
 def test_a_refusal_names_the_first_models_of_a_key(models: list[str], told: str) -> None:
-    kept, _ = ApiKey.mint("x", ["read"], models)
+    kept, _ = ApiKey.mint("x", ["read"], [*models, models[0]])  # one, said again
     assert kept.models == tuple(models)
     refusal = Forbidden.beyond(kept.models)
     assert told in str(refusal)
