@@ -11,6 +11,8 @@ Rules of this module:
 from __future__ import annotations
 
 import inspect
+import signal
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -321,7 +323,12 @@ app = _make_app()
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script.
+
+    SIGTERM ends a command as Ctrl-C does, so that temporary copies and whatever it has started go
+    with it. Commands that run a part of the service handle both by themselves.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     app(prog_name="gmr")
 
 

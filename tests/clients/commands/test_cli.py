@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -17,6 +18,7 @@ from clients.commands.serving import NOT_FLAGS
 from clients.http.errors import InputError, ServiceUnreachable
 from core.errors import GMRError, InvalidSettings
 from service.settings import Settings
+from tests.service.running import LONGEST_S, wait_until
 
 HEAVY = {"torch", "numpy", "fastapi", "pydantic", "httpx2", "sklearn", "matplotlib"}
 
@@ -250,3 +252,22 @@ def test_a_run_time_that_is_a_time_leads_to_where_one_may_be_given(gmr: CliRunne
     assert result.exit_code == 2
     assert "GMR_ERT=30d" in result.output
     assert "gmr models make NAME --set ert=30d" in result.output
+
+
+def test_a_command_that_is_terminated_leaves_no_temporary_copy(tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "clients.commands.cli", "encoding", "-", "--out", "encoding.json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert run.stdin is not None
+    run.stdin.write(b"a,b\n1,2\n")
+    run.stdin.flush()  # and not closed: more may come
+    wait_until(lambda: any(tmp_path.iterdir()))
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=LONGEST_S)
+    assert run.returncode == 128 + signal.SIGTERM, said
+    assert said == b""
+    assert not any(tmp_path.iterdir())
