@@ -20,6 +20,8 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.api.negotiation import GZIP, choose_coding
+
 TYPES: Final[Mapping[str, str]] = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -68,12 +70,15 @@ class Asset:
         Arguments:
             request: Its headers decide.
             headers: More to answer with.
+
+        Raises:
+            NotAcceptable: The client wants it neither compressed nor plain.
         """
         every = {**HEADERS, "ETag": self.tag, **(headers or {})}
         if self.tag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=every)
-        if "gzip" in request.headers.get("accept-encoding", "").lower():
-            every["Content-Encoding"] = "gzip"
+        if choose_coding(request.headers.get("accept-encoding")) == GZIP:
+            every["Content-Encoding"] = GZIP
             return Response(self.packed, headers=every, media_type=self.media_type)
         return Response(self.plain, headers=every, media_type=self.media_type)
 

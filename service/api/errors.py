@@ -195,6 +195,15 @@ class NotAcceptable(InvalidRequest):
         )
 
     @classmethod
+    def coding(cls, accept: str, offered: Sequence[str]) -> NotAcceptable:
+        """The error for a header `Accept-Encoding` that excludes every coding on offer."""
+        return cls(
+            f"The client accepts the encodings {accept[:80]!r}, but this file comes as "
+            f"{' or '.join(offered)}. Allow one of these with the header Accept-Encoding.",
+            offered=list(offered),
+        )
+
+    @classmethod
     def no_prototypes(cls, id: str) -> NotAcceptable:
         """The error for a boundary of which nothing can be drawn."""
         return cls(

@@ -1,4 +1,4 @@
-"""Which of the forms that a route offers does the client prefer? (RFC 9110, section 12.5.1)
+"""Which of the forms that a route offers does the client prefer? (RFC 9110, section 12.5)
 
 Rules of this module:
 
@@ -19,6 +19,10 @@ SAFETENSORS = "application/vnd.safetensors"
 NPY = "application/x-npy"
 OCTETS = "application/octet-stream"
 PNG = "image/png"
+
+GZIP = "gzip"
+IDENTITY = "identity"
+"""Codings of content: packed, and as it is."""
 
 
 def choose(accept: str | None, offered: Sequence[str]) -> str:
@@ -43,8 +47,30 @@ def choose(accept: str | None, offered: Sequence[str]) -> str:
     return best
 
 
+def choose_coding(accept: str | None) -> str:
+    """The coding that the header `accept`, an `Accept-Encoding`, prefers: gzip or none.
+
+    Content as it is needs not be named to be accepted; it is refused by `identity;q=0`, or by
+    `*;q=0` where identity has no weight of its own (RFC 9110, section 12.5.3).
+
+    Raises:
+        NotAcceptable: the client accepts neither.
+
+    Example:
+        >>> choose_coding("gzip, deflate"), choose_coding("gzip;q=0"), choose_coding(None)
+        ('gzip', 'identity', 'identity')
+    """
+    weights = _ranges(accept or "")
+    packed = weights.get(GZIP, weights.get("x-gzip", weights.get("*", 0.0)))
+    if packed > 0 and packed >= weights.get(IDENTITY, 0.0):
+        return GZIP
+    if weights.get(IDENTITY, weights.get("*", 1.0)) <= 0:
+        raise NotAcceptable.coding(accept or "", (GZIP, IDENTITY))
+    return IDENTITY
+
+
 def _ranges(accept: str) -> dict[str, float]:
-    """Media range -> weight; what cannot be read weighs nothing."""
+    """Media range, or coding -> weight; what cannot be read weighs nothing."""
     ranges: dict[str, float] = {}
     for part in accept.split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))

@@ -56,6 +56,19 @@ def test_a_file_that_the_browser_has_is_not_sent_again(blank: httpx2.Client) -> 
     assert plain.content == first.content
 
 
+@pytest.mark.parametrize("path", ["/", "/static/main.js"])
+def test_a_file_comes_in_no_coding_that_the_client_excludes(
+    blank: httpx2.Client, path: str
+) -> None:
+    plain = blank.get(path, headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in plain.headers
+    packed = blank.get(path, headers={"Accept-Encoding": "identity;q=0, *;q=0.1"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.content == plain.content
+    refused = blank.get(path, headers={"Accept-Encoding": "*;q=0"})
+    assert problem(refused, 406, "not-acceptable")["offered"] == ["gzip", "identity"]
+
+
 @pytest.mark.parametrize(
     "path", ["nothing.js", "", "../home.py", "%2e%2e/routes/home.py", "vendor", "index.html"]
 )
