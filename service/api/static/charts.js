@@ -82,7 +82,8 @@ export class Charts {
     this.waiting = false;
     /** What was drawn last: a chart costs some milliseconds, and nothing new needs none. */
     this.key = "";
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.rebuild());
+    // Paper is light, whatever the screen is.
+    matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => this.rebuild());
     new ResizeObserver(() => this.resize()).observe(byId("charts"));
   }
 
@@ -132,6 +133,12 @@ export class Charts {
     if (this.points.length) this.draw();
   }
 
+  /** Draw nothing, nor keep in sight what somebody looked closer at. */
+  forget() {
+    this.points = [];
+    this.rebuild();
+  }
+
   resize() {
     for (const [id, plot] of this.plots) {
       const width = byId(id).clientWidth;
@@ -170,7 +177,7 @@ export class Charts {
           stroke: colour(line.colour),
           width: line.width ?? 1.25,
           dash: line.dash,
-          points: { show: false },
+          points: { show: false, size: 4, filter: alone },
           value: (/** @type {any} */ _, /** @type {number | null} */ value) => (value === null || value === undefined ? "–" : panel.shown(value)),
         })),
       ],
@@ -256,6 +263,17 @@ const NOTHING = {
   start_time: 0, time: 0, batches: 0, samples: 0, labelled: 0, set_aside: 0, inlier_rate: null, inlier_rate_low: null,
   inlier_rate_mean: null, log_likelihood: null, accuracy: null, accuracy_mean: null, estimated_accuracy: null, ratio: null, ratios: {},
 };
+
+/**
+ * Points that no line leads to: without a dot nobody would see them.
+ * @param {any} plot
+ * @param {number} series
+ */
+function alone(plot, series) {
+  const values = plot.data[series];
+  const known = (/** @type {number} */ at) => (values[at] ?? null) !== null;
+  return values.map((/** @type {any} */ _, /** @type {number} */ at) => at).filter((/** @type {number} */ at) => known(at) && !known(at - 1) && !known(at + 1));
+}
 
 /** @param {number} low @param {number} high @returns {[number, number]} */
 function padded(low, high) {

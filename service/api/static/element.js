@@ -28,9 +28,21 @@ export function make(tag, properties = {}, ...children) {
 /**
  * A name that people gave, of any length: cut where it is too long, and whole as its title.
  * @param {string | number} name
+ * @param {string} [end] what follows it, on the same line
  */
-export function named(name) {
-  return make("span", { class: "name", title: name }, name);
+export function named(name, end = "") {
+  return make("span", { class: "name", title: name }, `${name}${end}`);
+}
+
+/**
+ * Names one after the other, the first few of them.
+ * @param {(string | number)[]} names
+ * @param {number} most
+ */
+export function enumerated(names, most) {
+  const told = names.slice(0, most);
+  const left = names.length - told.length;
+  return [...told.flatMap((name, at) => [at ? " " : "", named(name, left || at < told.length - 1 ? "," : "")]), left ? ` and ${left} more` : ""];
 }
 
 /**

@@ -45,6 +45,15 @@ export function clock(seconds) {
   return today ? moment.toLocaleTimeString(undefined, { hourCycle: "h23" }) : moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 }
 
+/** @type {[number, string][]} */
+const UNITS = [[86_400, "day"], [3600, "hour"], [60, "minute"]];
+
+/** A stretch of time, in the largest unit of which it has two. @param {number} seconds */
+export function lasting(seconds) {
+  const [size, name] = UNITS.find(([unit]) => seconds >= 2 * unit) ?? [1, "second"];
+  return plural(Math.floor(seconds / size), name);
+}
+
 /**
  * @param {number} number
  * @param {string} one

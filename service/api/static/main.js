@@ -1,8 +1,9 @@
 // The dashboard: what is known of the service, kept fresh by its events, and shown.
 //
 // First the history is asked for, then events are followed from where it ends: nothing is missed
-// and nothing comes twice. State that the trainer reports is asked for every second or two; what
-// seldom changes is asked for again when an event says so.
+// and nothing comes twice. After a break all is asked for again: the service may have another model
+// by now. State that the trainer reports is asked for every second or two; what seldom changes is
+// asked for again when an event says so.
 
 import { openBoundary, showBoundaries, turn } from "./boundary.js";
 import { Charts } from "./charts.js";
@@ -20,17 +21,18 @@ import { showOutliers } from "./outliers.js";
 import { showProposals } from "./proposals.js";
 import { showRetention } from "./retention.js";
 import * as sample from "./sample.js";
-import { get } from "./service.js";
+import { get, reached } from "./service.js";
 import { showDetectors, showStatus } from "./status.js";
 import { Throughput } from "./throughput.js";
-import { showTimeline, subTasks } from "./timeline.js";
-import { keepUsual } from "./usual.js";
+import { looks, showTimeline, subTasks } from "./timeline.js";
+import { doubtUsual, forgetUsual, keepUsual } from "./usual.js";
 import { showVersions } from "./versions.js";
 
 const STATE_MS = 1000;
 const SELDOM_MS = 15_000;
 const DRAW_MS = 250;
 const MISSED_MS = 3000;
+const SAID_MS = 120_000;
 const POINTS = 500;
 const OUTLIERS = 24;
 
@@ -43,9 +45,8 @@ const known = {
   /** @type {any} */ versions: null,
   curve: new Curve(),
   throughput: new Throughput(),
-  report: { time: 0, at: performance.now(), asked: performance.now() },
-  problem: "",
-  refused: false,
+  report: { time: 0, at: performance.now(), asked: performance.now(), tried: performance.now() },
+  /** @type {import("./service.js").Problem | null} */ problem: null,
 };
 
 let range = "all";
@@ -53,7 +54,7 @@ const charts = new Charts();
 const feed = new Feed(heard, (live) => {
   byId("link").dataset.live = String(live);
   say(byId("link"), live ? "live" : "reconnecting");
-});
+}, anew);
 
 // What is asked ---------------------------------------------------------------------------------
 
@@ -66,14 +67,15 @@ async function state() {
   const [drift, model] = await Promise.allSettled([get("drift"), get("model")]);
   if (turn < answered) return;
   answered = turn;
-  known.report.asked = performance.now();
+  known.report.tried = performance.now();
+  if (model.status === "fulfilled" && known.model && known.model.name !== model.value.name) otherModel();
   if (drift.status === "fulfilled") {
+    known.report.asked = performance.now();
     known.drift = drift.value;
-    known.problem = "";
-    known.refused = false;
+    known.problem = null;
     known.throughput.add(drift.value);
     if (drift.value.heartbeat_time !== known.report.time) Object.assign(known.report, { time: drift.value.heartbeat_time, at: performance.now() });
-  } else Object.assign(known, { problem: drift.reason.message, refused: drift.reason.status === 403 });
+  } else known.problem = drift.reason;
   if (model.status === "fulfilled") {
     const other = known.versions && known.model?.model_version !== model.value.model_version;
     known.model = model.value;
@@ -83,15 +85,34 @@ async function state() {
 }
 
 /**
- * Ask again, and show.
+ * Ask again, and show: once a second at most, however many events want it.
  * @param {"boundaries" | "proposals" | "outliers" | "versions"} what
  */
-async function again(what) {
+function again(what) {
+  const before = asking.get(what);
+  if (before) {
+    more.add(what);
+    return before;
+  }
+  const now = ask(what);
+  asking.set(what, now);
+  void now.then(() => setTimeout(() => {
+    asking.delete(what);
+    if (more.delete(what)) void again(what);
+  }, STATE_MS));
+  return now;
+}
+
+/** Questions of this second, and those to ask once more after it. @type {Map<string, Promise<void>>} */
+const asking = new Map();
+/** @type {Set<string>} */
+const more = new Set();
+
+/** @param {"boundaries" | "proposals" | "outliers" | "versions"} what */
+async function ask(what) {
   const paths = { boundaries: "drift/boundaries", proposals: "drift/proposals", outliers: `drift/quarantine?last=${OUTLIERS}`, versions: "model/versions" };
-  const turn = (asked[what] = (asked[what] ?? 0) + 1);
   try {
     const answer = await get(paths[what]);
-    if (turn !== asked[what]) return;
     known[what] = what === "versions" ? answer : answer[what];
     draw();
   } catch (problem) {
@@ -105,23 +126,39 @@ function everything() {
   void showModels().catch(() => { /* away for the moment; asked again soon */ });
 }
 
+/** Ask for all of it again: what is known may be of another model, or of long ago. */
+function anew() {
+  known.throughput = new Throughput();
+  looks.doubt();
+  doubtUsual();
+  void state();
+  void history();
+  everything();
+}
+
+/** Forget the one that answered before. */
+function otherModel() {
+  Object.assign(known, { curve: new Curve(), drift: null, boundaries: [], proposals: [], outliers: [], versions: null });
+  looks.forget();
+  forgetUsual();
+  charts.forget();
+  void history();
+  everything();
+}
+
 async function history() {
   const turn = (asked.history = (asked.history ?? 0) + 1);
-  const since = range === "all" || !newest() ? "" : `&since=${newest() - Number(range)}`;
   try {
+    const [newest] = range === "all" ? [] : (await get("drift/history?last=1")).history;
+    const since = newest ? `&since=${newest.time - Number(range)}` : "";
     const answer = await get(`drift/curve?points=${POINTS}${since}`);
     if (turn !== asked.history) return;
     known.curve = Curve.of(answer);
     feed.follow(answer.last_id);
     draw();
   } catch {
-    if (turn === asked.history) setTimeout(history, 2 * STATE_MS);
+    setTimeout(() => turn !== asked.history || document.hidden || history(), 2 * STATE_MS);
   }
-}
-
-/** Time of the newest batch; 0 where there is none. */
-function newest() {
-  return known.curve.points.at(-1)?.time ?? 0;
 }
 
 /** @param {string} kind @param {any} event @param {string} id */
@@ -167,7 +204,7 @@ function drawNow() {
   const { drift, model, boundaries, curve } = known;
   const past = boundaries.filter((row) => !row.dropped);
   void keepUsual(model, draw);
-  showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, problem: known.problem, refused: known.refused });
+  showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, reached, problem: known.problem });
   showClasses(drift);
   showShares(drift);
   showFeatures(drift, model);
@@ -177,6 +214,11 @@ function drawNow() {
   showRetention(model);
   showProposals(known.proposals, model, () => void again("proposals"));
   showOutliers(known.outliers, model);
+  if (model) {
+    say(byId("name"), model.name);
+    byId("name").title = model.name;
+    document.title = `gmr-stream: ${model.name}`;
+  }
   modes.showMode(drift, () => void state());
   gate.showGate(drift);
   showVersions(known.versions, model, everything);
@@ -212,6 +254,12 @@ for (const choice of byId("range").querySelectorAll("input")) {
     void history();
   });
 }
+/** What was said stays for a while. @type {ReturnType<typeof setTimeout> | undefined} */
+let hushing;
+new MutationObserver(() => {
+  clearTimeout(hushing);
+  hushing = setTimeout(() => say(byId("said"), ""), SAID_MS);
+}).observe(byId("said"), { childList: true });
 addEventListener("hashchange", route);
 modes.listen(() => void state());
 gate.listen(() => void state());

@@ -20,6 +20,9 @@ const PATIENCE_MS = 15_000; // a connection may be dead without a word, as after
 /** Is told ("refused") when the service wants a key. */
 export const unauthorized = new EventTarget();
 
+/** When the service answered last: by the page's own clock, which only measures, and by the service's, in Unix seconds. */
+export const reached = { at: performance.now(), time: NaN };
+
 /**
  * @param {string} path
  * @param {RequestInit} [options]
@@ -32,9 +35,14 @@ async function ask(path, options) {
   } catch {
     throw new Problem(0, "unreachable", "The service does not answer. The page goes on trying.");
   }
-  if (response.ok) return response;
+  if (response.ok) {
+    Object.assign(reached, { at: performance.now(), time: Date.parse(response.headers.get("Date") ?? "") / 1000 });
+    return response;
+  }
   if (response.status === 401) unauthorized.dispatchEvent(new Event("refused"));
   const problem = await response.json().catch(() => ({}));
+  // A proxy says so where nobody is behind it.
+  if (!problem.type && response.status >= 500) throw new Problem(response.status, "unreachable", `The service does not answer, a proxy says ${response.status}. The page goes on trying.`);
   const type = String(problem.type ?? "").replace("/problems/", "");
   throw new Problem(response.status, type, problem.detail ?? `The answer was ${response.status}.`);
 }

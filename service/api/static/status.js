@@ -1,10 +1,12 @@
 // What is going on at the moment: the phase in words, and the numbers that go with it.
 
 import { byId, say, show, make } from "./element.js";
-import { UNKNOWN, count, decimal, isKnown, percent, plural } from "./format.js";
+import { UNKNOWN, clock, count, decimal, isKnown, lasting, percent, plural } from "./format.js";
 
 const RECENT_S = 15;
 const SILENT_MS = 10_000;
+const AWAY_MS = 3000; // one question that fails is no news yet
+const FORBIDDEN = 403;
 
 const RESTORED = "no batch since the rollback or upload";
 
@@ -21,9 +23,9 @@ const UNARMED = {
  * @property {number | null} rate samples per second
  * @property {number | null} samples of the current sub-task; null while it is not known
  * @property {any} boundary the newest of the model's past; null without one
- * @property {{time: number, at: number, asked: number}} report the trainer's last sign of life, when the page first saw it, and when it last asked
- * @property {string} problem why nothing is known; empty where all is well
- * @property {boolean} refused whether that is the key, which may not ask
+ * @property {{time: number, at: number, asked: number, tried: number}} report the trainer's last sign of life, when the page first saw it, when it was last told, and when it last asked
+ * @property {{at: number, time: number}} reached when the service answered last
+ * @property {{type: string, message: string, status: number} | null} problem why the last question was not answered; null where all is well
  */
 
 /** @param {Now} now */
@@ -68,12 +70,18 @@ function tile(name, value, note) {
  * @param {Now} now
  * @returns {[string, string, string]}
  */
-function inWords({ drift, model, samples, boundary, report, problem, refused }) {
-  if (refused) return ["away", "Not with this key", problem];
-  if (!drift) return ["away", problem ? "No news" : "Connecting", problem || "Asking the service how it does."];
-  const silent = report.asked - report.at; // a page that was hidden has not asked
+function inWords({ drift, model, samples, boundary, report, reached, problem }) {
+  if (problem?.status === FORBIDDEN) return ["away", "Not with this key", problem.message];
+  if (!drift) return ["away", problem ? "No news" : "Connecting", problem?.message ?? "Asking the service how it does."];
+  if (problem && report.tried - report.asked > AWAY_MS) {
+    const last = `What you see is from ${clock(reached.time)}, ${lasting((report.tried - reached.at) / 1000)} ago.`;
+    return problem.type === "unreachable"
+      ? ["away", "Service out of reach", `${problem.message} ${last} The trainer may be well.`]
+      : ["away", "No news", `${problem.message} ${last}`];
+  }
+  const silent = report.asked - report.at; // while nothing is told, it may speak
   if (silent > SILENT_MS) {
-    return ["away", "Trainer is silent", `It has not reported for ${Math.round(silent / 1000)} seconds; what you see is from before. ${problem}`];
+    return ["away", "Trainer is silent", `It has not reported for ${lasting(silent / 1000)}; what you see is from before.`];
   }
   if (!drift.stream_samples) {
     return ["empty", "Waiting for samples", "Nothing has come yet. Send a batch to POST /ingest, or run: gmr ingest FILE.csv --label-column NAME"];

@@ -2,7 +2,7 @@
 // colour of the first time, and an arc that leads there.
 
 import { changed } from "./boundary.js";
-import { byId, make, named, say, show, showEach } from "./element.js";
+import { byId, enumerated, make, say, show, showEach } from "./element.js";
 import { isKnown, plural } from "./format.js";
 import { caption, extent, picture } from "./picture.js";
 import { drawn, get } from "./service.js";
@@ -13,6 +13,9 @@ const PER_CLASS = 2;
 const MOST_CLASSES = 12;
 const MOST_CARDS = 60;
 const REFRESH_MS = 60_000;
+const MOST_AT_ONCE = 5; // a browser has six connections to one service, and events need one
+const BETWEEN_MS = 2000; // two questions about what was shown before
+const MOST_KEPT = 400;
 
 /**
  * @typedef {object} SubTask
@@ -64,13 +67,20 @@ export function hue(concept) {
   return HUES[concept % HUES.length];
 }
 
-/** What sub-tasks look like: pictures, asked for once in a while, and kept. */
+/**
+ * What sub-tasks look like: pictures, kept, and asked for again where the model may draw others.
+ * However many there are, that is a question every other second.
+ */
 export class Looks {
   constructor() {
-    /** @type {Map<string, {version: number, at: number, samples: number[][]}>} */
+    /** Those that were looked at last are the last. @type {Map<string, {version: number, at: number, samples: number[][]}>} */
     this.kept = new Map();
     /** @type {Set<string>} */
     this.asked = new Set();
+    /** Questions for when another is answered; made anew whenever the page is drawn. @type {Map<string, () => void>} */
+    this.waiting = new Map();
+    this.renewed = -Infinity;
+    this.doubts = 0;
   }
 
   /**
@@ -78,24 +88,63 @@ export class Looks {
    * @param {number} version
    * @param {() => Promise<number[][]>} ask
    * @param {() => void} then
+   * @param {boolean} [seen] whether somebody sees it: what nobody sees is not asked for
    */
-  of(key, version, ask, then) {
+  of(key, version, ask, then, seen = true) {
     const kept = this.kept.get(key);
-    const old = !kept || (kept.version !== version && performance.now() - kept.at > REFRESH_MS);
-    if (old && !this.asked.has(key)) {
+    if (kept && seen) {
+      this.kept.delete(key);
+      this.kept.set(key, kept);
+    }
+    const now = performance.now();
+    const old = !kept || (kept.version !== version && now - kept.at > REFRESH_MS && now - this.renewed > BETWEEN_MS);
+    if (!seen || !old || this.asked.has(key)) return kept?.samples ?? null;
+    const begin = () => {
+      if (kept) this.renewed = now;
+      const { doubts } = this;
       this.asked.add(key);
       // What failed is asked for again, in a while.
       ask().then((samples) => ({ version, samples }), () => ({ version: NaN, samples: kept?.samples ?? [] })).then((found) => {
-        this.kept.set(key, { ...found, at: performance.now() });
         this.asked.delete(key);
+        if (doubts === this.doubts) this.kept.set(key, { ...found, at: performance.now() });
+        if (this.kept.size > MOST_KEPT) this.kept.delete([...this.kept.keys()][0]);
+        const [next] = this.waiting;
+        if (next) {
+          this.waiting.delete(next[0]);
+          next[1]();
+        }
         then();
       });
-    }
+    };
+    if (this.asked.size < MOST_AT_ONCE) begin();
+    else if (!kept) this.waiting.set(key, begin);
     return kept?.samples ?? null;
+  }
+
+  /** Another model may answer by now: what is kept is shown until it is asked for again. */
+  doubt() {
+    this.doubts += 1;
+    for (const kept of this.kept.values()) Object.assign(kept, { version: NaN, at: -Infinity });
+  }
+
+  /** Another model answers. */
+  forget() {
+    this.doubts += 1;
+    this.kept.clear();
   }
 }
 
-const looks = new Looks();
+export const looks = new Looks();
+
+/** Cards that somebody sees. @type {WeakSet<Element>} */
+const seen = new WeakSet();
+/** @type {WeakSet<Element>} */
+const watched = new WeakSet();
+let seeMore = () => {};
+const watcher = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) isIntersecting ? seen.add(target) : seen.delete(target);
+  seeMore();
+});
 
 /**
  * @param {any[]} boundaries
@@ -128,22 +177,38 @@ export function showTimeline(boundaries, drift, model, again) {
 
   const held = drift.gate?.held ? drift.gate.served_version : null;
   const recent = tasks.slice(-MOST_CARDS);
-  const cards = recent.map((task) => ({ task, ...look(task, tasks, drift, model, again) }));
+  looks.waiting.clear();
+  const place = byId("sub-tasks");
+  const inSight = new Set([...place.children].filter((one) => seen.has(one)).map((one) => Number(one.dataset.task)));
+  const cards = recent.map((task) => ({ task, ...look(task, tasks, drift, model, again, inSight.has(task.number)) }));
   const shape = model?.image_shape ?? null;
   const all = cards.flatMap(({ samples }) => samples ?? []);
-  const range = all.length ? extent(all) : undefined;
+  const range = all.length && !shape ? extent(all) : undefined;
   say(byId("sub-tasks-scale"), caption(all, shape));
-  showEach(byId("sub-tasks"), cards.map(({ task, classes, samples }) => [
+  showEach(place, cards.map(({ task, classes, samples }) => [
     [task.number, task.concept, task.boundary?.id, task === tasks.at(-1), classes, samples?.length ? null : held],
     () => card(task, classes, task === tasks.at(-1), samples?.length ? null : held)]));
-  for (const [place, { task, classes, samples }] of cards.entries()) {
-    const shown = byId("sub-tasks").children[place];
+  seeMore = again;
+  for (const [at, { task, samples, labels }] of cards.entries()) {
+    const shown = place.children[at];
+    if (!watched.has(shown)) watcher.observe(shown);
+    watched.add(shown);
     say(shown.querySelector(".count"), plural(task.samples, "sample"));
-    show(shown.querySelector(".look"), [range, shape, usualKey(), samples?.length, samples?.[0]?.slice(0, 50)], () => [
+    show(shown.querySelector(".look"), [range, shape, usualKey(), samples?.map(stamp)], () => [
       make("div", { class: "pictures" }, (samples ?? []).map((features, at) =>
-        picture(features, shape, classes.length ? `A sample drawn of class ${classes[Math.floor(at / PER_CLASS)]}` : `What sub-task ${task.number} looks like`, range))),
+        picture(features, shape, labels ? `A sample drawn of class ${labels[at]}` : `What sub-task ${task.number} looks like`, range))),
       shape ? null : told(task, samples)]);
   }
+}
+
+/** @type {WeakMap<number[], number>} */
+const stamps = new WeakMap();
+let stamped = 0;
+
+/** A number for a sample, as long as it is the same. @param {number[]} sample */
+function stamp(sample) {
+  if (!stamps.has(sample)) stamps.set(sample, stamped += 1);
+  return stamps.get(sample);
 }
 
 /**
@@ -153,24 +218,26 @@ export function showTimeline(boundaries, drift, model, again) {
  * @param {any} drift
  * @param {any} model
  * @param {() => void} again
+ * @param {boolean} inSight
+ * @returns {{classes: (string | number)[], samples: number[][] | null, labels?: (string | number)[]}} labels of the samples, where they have any
  */
-function look(task, tasks, drift, model, again) {
+function look(task, tasks, drift, model, again, inSight) {
   const classes = classesOf(task, tasks, drift, model);
   const version = model?.model_version ?? 0;
   if (!version) return { classes, samples: null };
   if (classes.length) {
-    const samples = classes.slice(0, MOST_CLASSES).flatMap((label) =>
-      looks.of(`class ${JSON.stringify(label)}`, version, () => drawn(label, PER_CLASS), again) ?? []);
-    return { classes, samples };
+    const found = classes.slice(0, MOST_CLASSES).map((label) => ({ label,
+      samples: looks.of(`class ${JSON.stringify(label)}`, version, () => drawn(label, PER_CLASS), again, inSight) ?? [] }));
+    return { classes, samples: found.flatMap(({ samples }) => samples), labels: found.flatMap(({ label, samples }) => samples.map(() => label)) };
   }
   if (task.boundary) {
     const samples = looks.of(`boundary ${task.boundary.id}`, 0, async () => {
       const found = await get(`drift/boundaries/${task.boundary.id}`);
       return found.explanation.prototypes.map((/** @type {any} */ group) => group.features);
-    }, again);
+    }, again, inSight);
     return { classes, samples };
   }
-  return { classes, samples: tasks.length === 1 ? looks.of("all", version, () => drawn(null, 6), again) : null };
+  return { classes, samples: tasks.length === 1 ? looks.of("all", version, () => drawn(null, 6), again, inSight) : null };
 }
 
 /**
@@ -204,11 +271,10 @@ function classesOf(task, tasks, drift, model) {
  * @param {number | null} held version that answers meanwhile, where one is held back and nothing can be shown
  */
 function card(task, classes, current, held) {
-  return make("li", { class: "card", hue: hue(task.concept) },
+  return make("li", { class: "card", hue: hue(task.concept), "data-task": task.number },
     make("h3", {}, `Sub-task ${task.number}`, current ? make("span", { class: "badge" }, "now") : null),
     isKnown(task.returnOf) ? make("p", { class: "return" }, `↩ return of ${task.returnOf}`) : null,
-    make("p", { class: "faint" }, make("span", { class: "count" }, plural(task.samples, "sample")), classes.length ? [` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}`,
-      ...classes.slice(0, MOST_CLASSES).flatMap((label, at) => [at ? ", " : "", named(label)]), classes.length > MOST_CLASSES ? " …" : ""] : ""),
+    make("p", { class: "faint" }, make("span", { class: "count" }, plural(task.samples, "sample")), classes.length ? [` · ${current && task.concept === task.number && task.boundary ? "new here: " : ""}`, ...enumerated(classes, MOST_CLASSES)] : ""),
     isKnown(held) ? make("p", { class: "faint" }, `Nothing to show: version ${held} answers meanwhile, and does not know it.`) : null,
     make("div", { class: "look" }),
     task.boundary ? make("a", { href: `#/boundary/${task.boundary.id}` }, `Why it began`) : null);

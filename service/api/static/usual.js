@@ -20,6 +20,7 @@ const MOST_AWAY = 99; // deviations that are told
 let kept = { usual: null, version: 0, at: 0 };
 /** @type {Promise<void> | null} */
 let asked = null;
+let doubts = 0;
 
 /**
  * Ask for it where it is not known, or was asked of a version that answers no more.
@@ -37,11 +38,24 @@ export function keepUsual(model, then = () => {}) {
 
 /** @param {number} version @param {number} width */
 async function ask(version, width) {
+  const before = doubts;
   const [samples, { feature_names: names }] = await Promise.all([
     drawn(null, Math.max(2, Math.min(DRAWN, Math.floor(MOST_NUMBERS / width))), true), get("model/feature-names")]);
   const mean = samples[0].map((_, place) => samples.reduce((sum, one) => sum + one[place], 0) / samples.length);
   const deviation = mean.map((middle, place) => Math.sqrt(samples.reduce((sum, one) => sum + (one[place] - middle) ** 2, 0) / samples.length));
-  kept = { usual: { mean, deviation, names }, version, at: performance.now() };
+  if (before === doubts) kept = { usual: { mean, deviation, names }, version, at: performance.now() };
+}
+
+/** Ask again, soon: another model may answer. */
+export function doubtUsual() {
+  doubts += 1;
+  kept = { ...kept, version: NaN, at: -Infinity };
+}
+
+/** Of another model. */
+export function forgetUsual() {
+  doubtUsual();
+  kept = { usual: null, version: 0, at: 0 };
 }
 
 /**

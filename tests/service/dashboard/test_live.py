@@ -128,12 +128,12 @@ def test_what_has_the_focus_keeps_it_while_batches_come(
 ) -> None:
     with visiting(browser, url_of(stream)) as visit:
         page = visit.page
+        expect(page.locator("#sub-tasks [role=img]")).not_to_have_count(0)
         focused = page.locator(f"#overview {control} >> visible=true").first
         if control == "summary":
             focused = page.locator("#retention-rows summary").first
             focused.click()
         expect(page.locator("#retention-rows tr")).not_to_have_count(0)
-        expect(page.locator("#sub-tasks [role=img]")).not_to_have_count(0)
         focused.focus()
         made = page.evaluate_handle("document.activeElement")
         count = page.locator("#sub-tasks li:last-child p").first.inner_text()
