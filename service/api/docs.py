@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import Final
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
@@ -27,14 +27,14 @@ def install(app: FastAPI) -> None:
     app.mount(ASSETS, StaticFiles(directory=directory), name="docs-assets")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> HTMLResponse:
-        root = request.scope.get("root_path", "")
+    async def docs() -> HTMLResponse:
+        # Relative addresses, so that a proxy may serve the page below any path.
         page = get_swagger_ui_html(
-            openapi_url=f"{root}{app.openapi_url}",
+            openapi_url=f".{app.openapi_url}",
             title=app.title,
-            swagger_js_url=f"{root}{ASSETS}/swagger-ui-bundle.js",
-            swagger_css_url=f"{root}{ASSETS}/swagger-ui.css",
-            swagger_favicon_url=f"{root}{ASSETS}/favicon.png",
+            swagger_js_url=f".{ASSETS}/swagger-ui-bundle.js",
+            swagger_css_url=f".{ASSETS}/swagger-ui.css",
+            swagger_favicon_url=f".{ASSETS}/favicon.png",
         )
         page.headers["Content-Security-Policy"] = CONTENT_SECURITY
         return page

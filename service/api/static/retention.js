@@ -1,7 +1,9 @@
 // How well every past sub-task is still held, by samples that the model drew when it ended.
 
-import { byId, make, named, show, showEach } from "./element.js";
+import { byId, enumerated, make, show, showEach } from "./element.js";
 import { UNKNOWN, decimal, isKnown, percent, plural } from "./format.js";
+
+const MOST_NAMED = 6; // all are told below
 
 /** @param {any} model GET /model */
 export function showRetention(model) {
@@ -19,9 +21,9 @@ export function showRetention(model) {
 
 /** @param {any} one */
 function row(one) {
-  const names = one.classes.flatMap((/** @type {any} */ each, /** @type {number} */ place) => [place ? ", " : null, named(each.label)]);
+  const names = enumerated(one.classes.map((/** @type {any} */ each) => each.label), MOST_NAMED);
   return make("tr", {},
-    make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, names.length ? names : "no labels")),
+    make("th", { scope: "row" }, `Sub-task ${one.sub_task}`, " ", make("small", {}, one.classes.length ? names : "no labels")),
     make("td", { "data-head": "Accuracy" }, kept(one.accuracy_then, one.accuracy_now)),
     make("td", { "data-head": "Right class" }, kept(one.probability_then, one.probability_now)),
     make("td", { "data-head": "Log-likelihood" }, nats(one)),
