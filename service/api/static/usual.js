@@ -8,6 +8,7 @@ const DRAWN = 400;
 const MOST_NUMBERS = 400_000;
 const MOST_FEATURES = 4096;
 const REFRESH_MS = 60_000;
+const AGAIN_MS = 15_000; // after a question that failed
 const COARSE = 1e-5; // of a mean: what varies less is constant, but for rounding
 const STANDS_OUT = 1; // deviations
 const SMALL = 1e-6; // what is smaller, or LARGE, is told by its power of ten
@@ -21,6 +22,7 @@ let kept = { usual: null, version: 0, at: 0 };
 /** @type {Promise<void> | null} */
 let asked = null;
 let doubts = 0;
+let failed = -Infinity;
 
 /**
  * Ask for it where it is not known, or was asked of a version that answers no more.
@@ -31,8 +33,8 @@ export function keepUsual(model, then = () => {}) {
   const width = model?.features ?? 0;
   if (model?.image_shape || !model?.model_version || !width || width > MOST_FEATURES) return;
   const old = kept.version !== model.model_version && (!kept.version || performance.now() - kept.at > REFRESH_MS);
-  if (!old) return;
-  asked ??= ask(model.model_version, width).finally(() => { asked = null; }).then(then, () => { /* asked again soon */ });
+  if (!old || performance.now() - failed < AGAIN_MS) return;
+  asked ??= ask(model.model_version, width).finally(() => { asked = null; }).then(then, () => { failed = performance.now(); });
   return asked;
 }
 
@@ -49,6 +51,7 @@ async function ask(version, width) {
 /** Ask again, soon: another model may answer. */
 export function doubtUsual() {
   doubts += 1;
+  failed = -Infinity;
   kept = { ...kept, version: NaN, at: -Infinity };
 }
 

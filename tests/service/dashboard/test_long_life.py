@@ -199,6 +199,30 @@ def test_many_events_ask_for_one_answer_at_a_time(browser: Browser, stream: http
         assert 1 < len(asked) <= 4
 
 
+def test_what_is_usual_is_not_asked_for_again_at_once_where_that_failed(
+    browser: Browser, stream: httpx2.Client
+) -> None:
+    with visiting(browser, url_of(stream)) as visit:
+        page = visit.page
+        page.add_init_script(TOLD)
+        asked: list[Route] = []
+
+        def refuse(route: Route) -> None:
+            asked.append(route)
+            route.fulfill(status=422, json={"type": "/problems/out-of-range", "detail": "n"})
+
+        # Samples of a square number of features would be images, of which nothing is usual.
+        model = {**stream.get("/model").json(), "image_shape": None}
+        page.route("**/model", lambda route: route.fulfill(json=model))
+        page.route("**/sample?**noise=true**", refuse)
+        page.reload()
+        expect(page.locator("#link")).to_have_text("live")
+        for index in range(30):
+            page.evaluate(TELL, [history.event(index)])
+            page.wait_for_timeout(100)
+        assert 1 <= len(asked) <= 2
+
+
 def used(session: CDPSession) -> dict[str, float]:
     """What the page holds, after all garbage is collected."""
     for _ in range(2):
