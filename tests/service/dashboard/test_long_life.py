@@ -137,17 +137,15 @@ def test_pictures_of_many_classes_are_asked_for_where_somebody_sees_them_and_few
         asked = serve(page, told)
         page.reload()
         expect(page.locator("#sub-tasks li")).to_have_count(SUB_TASKS)
-        page.locator("#sub-tasks li").first.evaluate(
-            "one => one.scrollIntoView()"
-        )  # however it moves
-        seen = in_sight(page)
-        assert 0 < len(seen) < SUB_TASKS * CLASSES / 2
+        page.locator("#sub-tasks li").first.evaluate("one => one.scrollIntoView()")
+        assert 0 < len(in_sight(page)) < SUB_TASKS * CLASSES / 2
         expect(page.locator("#sub-tasks [role=img]")).not_to_have_count(0)
         for _ in range(PATIENCE_MS // 100):
             page.wait_for_timeout(100)
-            if seen <= set(asked):
+            if in_sight(page) <= set(asked):  # cards with pictures push others out of sight
                 break
-        assert seen <= set(asked)
+        assert 0 < len(in_sight(page)) <= len(set(asked))
+        assert in_sight(page) <= set(asked)
         page.wait_for_timeout(1000)
         assert len(asked) == len(set(asked)) < SUB_TASKS * CLASSES / 2
 
@@ -172,9 +170,7 @@ def test_pictures_are_told_by_the_class_that_was_drawn_while_others_are_still_to
         serve(page, answers(stream))
         page.route("**/sample?**classes=0-0", lambda route: route.abort())
         page.reload()
-        page.locator("#sub-tasks li").first.evaluate(
-            "one => one.scrollIntoView()"
-        )  # however it moves
+        page.locator("#sub-tasks li").first.evaluate("one => one.scrollIntoView()")
         card = page.locator("#sub-tasks li").first
         expect(card.get_by_role("img")).to_have_count(2 * (CLASSES - 1))
         expect(card.get_by_role("img", name="of class 0-0")).to_have_count(0)
