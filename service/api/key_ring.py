@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import math
 import time
@@ -19,7 +18,7 @@ FRESH_S: Final = 1.0
 """For so long a list of keys is taken for that of Redis: a revoked key is refused after it."""
 
 AGAIN_S: Final = 0.1
-"""A key that is not known is looked for again, unless that was done just now."""
+"""Between two readings of the list for keys that are not known, which anybody may bring."""
 
 PATIENCE_S: Final = 0.25
 """For Redis to answer, where a list is there to go on with: questions are answered without it."""
@@ -70,7 +69,8 @@ class KeyRing:
         own = settings.admin_key
         self._admin = None if own is None else digest_of(own.get_secret_value())
         self._known: dict[str, ApiKey] | None = None
-        self._asked_at = -math.inf
+        self._read_at = -math.inf
+        self._reading = asyncio.Lock()
 
     async def caller(self, key: str) -> Caller | None:
         """Whose key that is; None for nobody's.
@@ -92,17 +92,30 @@ class KeyRing:
     async def _list(self, id: str) -> dict[str, ApiKey]:
         """The keys by their ids, read anew where the list is too old to answer for this id.
 
-        A list that was read before goes on counting while Redis is away, or slow to answer.
+        A key that is made before it is asked for is in the list: where that was read earlier, the
+        question waits for another one. A list that was read before goes on counting while Redis
+        is away, or slow to answer.
         """
-        if self._known is None:
-            self._known = {key.id: key for key in await self.store.all()}
-            self._asked_at = time.monotonic()
+        came = time.monotonic()
+        if self._known is not None and self._is_fresh_for(id, came):
             return self._known
-        now = time.monotonic()
-        if now - self._asked_at < (FRESH_S if id in self._known else AGAIN_S):
+        async with self._reading:
+            if self._known is None:
+                self._read_at = time.monotonic()
+                self._known = {key.id: key for key in await self.store.all()}
+                return self._known
+            if self._read_at >= came or self._is_fresh_for(id, came):  # somebody else has read it
+                return self._known
+            if id not in self._known:
+                await asyncio.sleep(self._read_at + AGAIN_S - time.monotonic())
+            began = time.monotonic()
+            try:
+                keys = await asyncio.wait_for(self.store.all(), PATIENCE_S)
+            except (StreamUnavailable, TimeoutError):
+                self._read_at = time.monotonic()  # nobody who waits for this asks in vain again
+            else:
+                self._known, self._read_at = {key.id: key for key in keys}, began
             return self._known
-        self._asked_at = now
-        with contextlib.suppress(StreamUnavailable, TimeoutError):
-            keys = await asyncio.wait_for(self.store.all(), PATIENCE_S)
-            self._known = {key.id: key for key in keys}
-        return self._known
+
+    def _is_fresh_for(self, id: str, now: float) -> bool:
+        return self._known is not None and id in self._known and now - self._read_at < FRESH_S

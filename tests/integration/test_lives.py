@@ -115,6 +115,7 @@ class Life(RuleBasedStateMachine):
         self.without_label: dict[str, str] = {}
         self.checkpoints: list[bytes] = []
         self.went_back = False
+        self.rollbacks: set[str] = set()  # accepted ones, their entries
 
     def teardown(self) -> None:
         try:
@@ -238,8 +239,10 @@ class Life(RuleBasedStateMachine):
         if answer.status_code == 200 and (kept := answer.json()["versions"]):
             version = kept[which % len(kept)]["version"]
             body = {"version": version}
-            # It may have gone meanwhile.
-            self._done(self.client.post("/model/rollback", json=body), 404, 409)
+            # It may have gone meanwhile; once the request is accepted, it stays.
+            answer = self._done(self.client.post("/model/rollback", json=body), 404, 409)
+            if answer.status_code in (200, 202):
+                self.rollbacks.add(answer.json()["entry_id"])
             self.went_back = True
 
     @rule()
@@ -305,6 +308,8 @@ class Life(RuleBasedStateMachine):
         """Nothing is lost of the life, and nothing is told wrongly of it."""
         ledger, fates = wait_until(self._told)
         assert ledger["lost"] == 0
+        letters = self.client.get("/deadletters?limit=1000").json()["deadletters"]
+        assert not [one for one in letters if one["entry_id"] in self.rollbacks]
         if not self.went_back:
             assert {one: fates[one] for one in FATES} == {one: ledger[one] for one in FATES}
         if ledger["entries_applied"]:

@@ -295,6 +295,42 @@ def test_a_redis_that_hangs_holds_up_no_question_and_is_not_asked_by_each(
     asyncio.run(asyncio.wait_for(ask(), 20))
 
 
+def test_a_new_key_counts_at_once_whatever_others_ask_meanwhile() -> None:
+    known, key = ApiKey.mint("camera", ["read"])
+    new, new_key = ApiKey.mint("new", ["read"])
+
+    class Slow(Keys):
+        """Holds a second key from a moment on, and takes a while to answer."""
+
+        async def all(self) -> list[ApiKey]:
+            self.asked += 1
+            there = [known, new] if self.has_new else [known]
+            await asyncio.sleep(0.02)
+            return there
+
+        has_new = False
+
+    async def ask() -> None:
+        redis = Slow(known)
+        ring = key_ring.KeyRing(Settings(), redis)  # type: ignore[arg-type]
+        assert await ring.caller(key)
+        # Somebody brings a key that nobody has while the new one is made.
+        stranger = asyncio.create_task(ring.caller(ApiKey.mint("nobody", ["read"])[1]))
+        while redis.asked < 2:
+            await asyncio.sleep(0)
+        redis.has_new = True
+        found = await asyncio.gather(*(ring.caller(new_key) for _ in range(20)))
+        assert [caller and caller.name for caller in found] == ["new"] * 20
+        assert await stranger is None
+        assert redis.asked == 3
+        # However many strangers come, the list is read a few times only.
+        ids = [ApiKey.mint("nobody", ["read"])[1] for _ in range(100)]
+        assert not any(await asyncio.gather(*map(ring.caller, ids)))
+        assert redis.asked == 4
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[tuple[Settings, Callable[[], None]]]:
     """Settings with a Redis that may be stopped."""
