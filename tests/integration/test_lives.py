@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from service.settings import Settings
+from service.store.in_folder import kept_in
 from service.upkeep.rebuild import rebuild
 from tests.chaos.oracle import as_a_trainer
 from tests.service.api.stack import (
@@ -93,6 +94,10 @@ class Service:
     def said(self) -> str:
         """All that its trainers have logged."""
         return "".join((self.logs / str(n + 1)).read_text() for n in range(self.trainers))
+
+    def said_last(self) -> str:
+        """What the one that runs has logged."""
+        return (self.logs / str(self.trainers)).read_text()
 
     def close(self) -> None:
         self._ends.close()
@@ -313,6 +318,7 @@ class Life(RuleBasedStateMachine):
         if not self.went_back:
             assert {one: fates[one] for one in FATES} == {one: ledger[one] for one in FATES}
         if ledger["entries_applied"]:
+            wait_until(lambda: self._is_led(ledger["entries_applied"]))
             # With a trainer, the model might settle between two looks.
             self.service.replace_trainer(signal.SIGTERM, self._is_made_again)
 
@@ -330,6 +336,13 @@ class Life(RuleBasedStateMachine):
             else:
                 fates[told["state"]] += n
         return (ledger, fates) if ledger == self._ledger() else None
+
+    def _is_led(self, n: int) -> bool:
+        """Whether the trainer has begun with the model, or has nothing to do for it: n entries are
+        kept. One that ends in order before has not read again what a killed one had."""
+        kept = kept_in(self.service.settings.for_model(self.name, {}).data_dir / "checkpoints")
+        led = f"/{self.name}', version" in self.service.said_last()
+        return led or kept[0].entries_applied >= n
 
     def _is_made_again(self, in_order: bool) -> None:
         again = as_a_trainer(rebuild)(self.service.settings.for_model(self.name, {}))
