@@ -111,9 +111,9 @@ def compile_command() -> None:
 
     Example: gmr compile
     """
-    from service.trainer.warm_up import warm_up
+    from service.trainer.warm_up import warm_up_in_turn
 
-    warm_up()
+    warm_up_in_turn()
 
 
 def no_such_flag(command: str, flag: str) -> InvalidSettings:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +93,100 @@ def test_loops_are_kept_where_they_are_looked_for() -> None:
     assert Path(cache.cache_path).name == "__pycache__"
     assert Path(cache.cache_path).is_relative_to(warm_up.FOLDER)
     assert Path(cache._cache_file._index_name).suffix == ".nbi"
+
+
+# Several processes
+
+
+HOLDER = """
+import fcntl, os, sys
+fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process_compiles(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """One that has the turn, until it ends."""
+    command = [sys.executable, "-c", HOLDER, str(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where loops are kept: a folder of the test's own."""
+    monkeypatch.setattr(warm_up, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_of_those_that_start_together_one_compiles_and_the_others_read_what_it_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did = []
+
+    def compile_or_load() -> None:
+        if (folder / "kept").exists():
+            did.append("read")
+            return
+        time.sleep(0.3)
+        (folder / "kept").touch()
+        did.append("compiled")
+
+    monkeypatch.setattr(warm_up, "warm_up", compile_or_load)
+    # Each has the folder open for itself, as processes have.
+    starting = [threading.Thread(target=warm_up.warm_up_in_turn) for _ in range(3)]
+    for one in starting:
+        one.start()
+    for one in starting:
+        one.join(20)
+    assert did == ["compiled", "read", "read"]
+    assert [path.name for path in folder.iterdir()] == ["kept"]  # and no lock
+
+
+def test_the_turn_of_a_process_that_was_killed_is_over(
+    folder: Path, warmed_up: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    with another_process_compiles(folder) as holder, caplog.at_level(logging.INFO):
+        warm_up.warm_up_meanwhile(EngineConfig())
+        assert not warmed_up.wait(0.5)
+        holder.kill()
+        assert warmed_up.wait(10)
+    assert "Another process compiles or loads the loops" in caplog.text
+
+
+def test_a_process_that_is_stopped_while_it_compiles_is_not_waited_for_for_ever(
+    folder: Path,
+    warmed_up: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(warm_up, "PATIENCE_S", 0.3)
+    with another_process_compiles(folder):
+        warm_up.warm_up_in_turn()
+    assert warmed_up.is_set()
+    assert "compiled here as well" in caplog.text
+
+
+@pytest.mark.parametrize("why", ["read-only", "no locks"])
+def test_where_nothing_can_be_kept_or_locked_nobody_waits(
+    why: str, folder: Path, warmed_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if why == "read-only":
+        monkeypatch.setattr("os.access", lambda *_: False)
+    else:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    with another_process_compiles(folder):
+        warm_up.warm_up_in_turn()
+    assert warmed_up.is_set()
