@@ -165,8 +165,9 @@ def _up(
     settings = Settings.load()
     if local is None:
         check(settings, os.environ, accept_gcs=accept_gcs)
-        attach(address, settings.model)
-        begin(settings)
+        with _unless_silent():
+            attach(address, settings.model)
+            begin(settings)
         return
     settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     _note(f"Beginning {local} nodes of Ray on this machine, which takes some seconds for each")
@@ -302,5 +303,19 @@ def _fleet(address: str | None) -> Iterator[tuple[Any, int]]:
 
     settings = Settings.load()
     n_buckets = _begun(settings)
-    attach(address, settings.model)
-    yield Fleet(settings, n_buckets), n_buckets
+    with _unless_silent():
+        attach(address, settings.model)
+        yield Fleet(settings, n_buckets), n_buckets
+
+
+@contextmanager
+def _unless_silent() -> Iterator[None]:
+    """End this process where Ray does not answer: its own end would wait for the same answer."""
+    from service.cluster.answer import RaySilent
+    from service.ending import end_with
+
+    try:
+        yield
+    except RaySilent as error:
+        typer.echo(str(error), err=True)
+        end_with(lambda: 1)

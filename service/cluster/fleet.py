@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core.errors import InvalidSettings
+from service.cluster.answer import answer
 from service.cluster.buckets import settings_of
 from service.cluster.host import Host
 from service.settings import Settings
@@ -70,7 +72,7 @@ class Fleet:
 
     def names(self) -> list[str]:
         """Of all hosts."""
-        rows: Any = ray.util.list_named_actors(all_namespaces=True)
+        rows: Any = answer(lambda: ray.util.list_named_actors(all_namespaces=True))
         found = [row["name"] for row in rows if row["namespace"] == self._namespace]
         return sorted(name for name in found if _bucket(name) < self._buckets)
 
@@ -177,7 +179,7 @@ class Fleet:
         # Of the API alone. Whoever reaches Ray reads what an actor was begun with.
         own.pop("GMR_ADMIN_KEY", None)
         actor: Any = ray.remote(Host)
-        actor.options(
+        host = actor.options(
             name=name,
             namespace=self._namespace,
             lifetime="detached",
@@ -186,7 +188,8 @@ class Fleet:
             max_concurrency=4,
             num_cpus=0.01,  # what a bucket takes is for its models to say
             scheduling_strategy=where,
-        ).remote(own)
+        )
+        answer(lambda: host.remote(own))
 
     def _begin_ready(self, bucket: int, node: str) -> str:
         """Begin a host on a node; its name, once it could lead."""
@@ -235,7 +238,7 @@ class Fleet:
                     break
                 time.sleep(LOOK_S)
             if (actor := self._actor(name)) is not None:
-                ray.kill(actor, no_restart=True)
+                answer(partial(ray.kill, actor, no_restart=True))
 
     def _actors(self) -> dict[str, Any]:
         found = {name: self._actor(name) for name in self.names()}
@@ -243,7 +246,7 @@ class Fleet:
 
     def _actor(self, name: str) -> Any:
         try:
-            return ray.get_actor(name, namespace=self._namespace)
+            return answer(lambda: ray.get_actor(name, namespace=self._namespace))
         except ValueError:
             return None
 
@@ -293,7 +296,7 @@ def _crowd(places: Sequence[tuple[int, str]], bucket: int, node: str) -> tuple[i
 def _nodes() -> list[Any]:
     """Those that live, as Ray tells of them."""
     ask: Any = ray.nodes  # which has no types
-    return [node for node in ask() if node["Alive"]]
+    return [node for node in answer(ask) if node["Alive"]]
 
 
 def _alive() -> dict[str, str]:

@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from core.errors import InvalidSettings
 from service.broker.lease import DirectoryLock
+from service.cluster.answer import answer
 from service.cluster.fleet import namespace_of
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
@@ -155,18 +156,21 @@ def attach(address: str | None, model: str, place: str | None = None) -> None:
 
     Raises:
         InvalidSettings: There is no Ray.
+        RaySilent: It does not answer.
     """
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
     if address != "auto":
         _reach(address)
     more: dict[str, Any] = {} if place is None else {"_node_ip_address": place}
     try:
-        ray.init(
-            address=address,
-            namespace=namespace_of(model),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **more,
+        answer(
+            lambda: ray.init(
+                address=address,
+                namespace=namespace_of(model),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **more,
+            )
         )
     except ConnectionError as error:
         raise _no_ray(address, error) from error

@@ -6,6 +6,7 @@ A host here has the lease of its bucket or waits for it, and imports nothing.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -56,6 +57,7 @@ class SimulatedRay:
 
     Arguments:
         processors: Node to how many it has.
+        frozen: What of Ray's functions never answers, as where its head is stopped.
     """
 
     processors: dict[str, int]
@@ -64,6 +66,7 @@ class SimulatedRay:
     hanging: set[str] = field(default_factory=set)
     waited: int = 0
     runs: bool = True
+    frozen: set[str] = field(default_factory=set)
     environments: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def phase(self, actor: Actor) -> str:
@@ -84,17 +87,15 @@ class SimulatedRay:
         ray.__dict__.update(
             util=util,
             exceptions=errors,
-            init=self._init,
-            nodes=self._nodes,
+            init=self._unless_frozen("init", self._init),
+            nodes=self._unless_frozen("nodes", self._nodes),
             remote=lambda _: SimpleNamespace(options=self._options),
             get=self._get,
             wait=self._wait,
-            get_actor=self._get_actor,
-            kill=self._kill,
+            get_actor=self._unless_frozen("get_actor", self._get_actor),
+            kill=self._unless_frozen("kill", self._kill),
         )
-        util.__dict__["list_named_actors"] = lambda all_namespaces: [
-            {"name": one.name, "namespace": one.namespace} for one in self.actors
-        ]
+        util.__dict__["list_named_actors"] = self._unless_frozen("list", self._list)
         strategies.__dict__["NodeAffinitySchedulingStrategy"] = Affinity
         for module in (ray, util, strategies):
             monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -102,6 +103,17 @@ class SimulatedRay:
         for name in ("service.cluster.fleet", "service.cluster.local"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
             del sys.modules[name]
+
+    def _unless_frozen(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            if name in self.frozen:
+                threading.Event().wait()
+            return function(*arguments, **named)
+
+        return call
+
+    def _list(self, all_namespaces: bool) -> list[dict[str, str]]:
+        return [{"name": one.name, "namespace": one.namespace} for one in self.actors]
 
     def _init(self, **_: Any) -> None:
         if not self.runs:
@@ -132,7 +144,7 @@ class SimulatedRay:
             return actor
 
         begin_it: Callable[[dict[str, str]], Actor] = begin
-        return SimpleNamespace(remote=begin_it)
+        return SimpleNamespace(remote=self._unless_frozen("begin", begin_it))
 
     def _get(self, ask: Any, timeout: float) -> Any:
         self.waited += 1

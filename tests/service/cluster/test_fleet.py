@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from core.errors import InvalidSettings
+from service.cluster import answer
 from service.settings import Settings
 from tests.service.cluster.simulated_ray import SimulatedRay
 
@@ -97,3 +98,17 @@ def test_hosts_are_not_told_the_key_of_the_administrator(monkeypatch: pytest.Mon
     own = ray.environments["b000.0"]
     assert (own["GMR_MODEL"], own["GMR_STANDBY"]) == ("plant-b000", "true")
     assert KEY not in str(own)
+
+
+@pytest.mark.parametrize("frozen", ["list", "nodes", "get_actor", "begin", "kill"])
+def test_a_head_that_freezes_is_waited_for_so_long_and_no_longer(
+    frozen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer, "HEAD_S", 0.2)
+    fleet, ray = fleet_on({"a": 1, "b": 1}, 1, monkeypatch)
+    fleet.up()
+    ray.frozen = {frozen}
+    with pytest.raises(answer.RaySilent, match=r"Ray has not answered for .*expected.*give the"):
+        fleet.drain("a")
+    ray.frozen = set()
+    assert fleet.drain("a") == ["b000.0"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +15,7 @@ from core.errors import InvalidSettings
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.broker.registry import NamedModel
+from service.cluster import answer
 from service.cluster.buckets import bucket_of, service_of
 from service.cluster.plan import agree, begun, check
 from service.settings import Settings
@@ -148,3 +151,32 @@ def test_a_bucket_that_no_host_leads_is_named(
     assert "Led by no host: bucket 2. " in found.output
     Fleet(Settings(model=model), 3).up()
     assert "Led by no host" not in CliRunner().invoke(app, ["cluster", "status"]).output
+
+
+@pytest.mark.parametrize("frozen", ["init", "list"])
+@pytest.mark.parametrize("asked", [["status"], ["down"], ["drain", "a"], ["move", "0", "a"]])
+def test_a_head_of_ray_that_answers_nothing_is_told(
+    redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, asked: list[str], frozen: str
+) -> None:
+    """As where it is stopped: it takes connections."""
+    SimulatedRay({"a": 1, "b": 1}, frozen={frozen}).install(monkeypatch)
+    monkeypatch.setattr(answer, "HEAD_S", 0.1)
+    ended: list[int] = []
+
+    def end_with(work: Callable[[], int]) -> NoReturn:
+        ended.append(work())
+        raise SystemExit(ended[-1])
+
+    monkeypatch.setattr("service.ending.end_with", end_with)
+    model = uuid.uuid4().hex
+    monkeypatch.setenv("GMR_REDIS_URL", redis_server.url)
+    monkeypatch.setenv("GMR_MODEL", model)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with connect(redis_server.url) as client:
+        agree(client, model, 1, 1)
+    found = CliRunner().invoke(app, ["cluster", *asked])
+    assert (found.exit_code, ended) == (1, [1])
+    assert "Ray has not answered for 0 s" in found.output
+    assert "give the command again" in found.output
+    # What is known without Ray is told without it.
+    assert CliRunner().invoke(app, ["cluster", "models"]).exit_code == 0
