@@ -1,4 +1,4 @@
-"""`python -m service.api.probe live|ready|trainer`: the health check of a container.
+"""`python -m service.api.probe live|ready|trainer|trainer-here`: the health check of a container.
 
 Ends with status 0 when all is well, else with 1 and the reason. It loads neither torch
 nor the framework, so that it may run every few seconds.
@@ -17,13 +17,17 @@ import redis
 from core.errors import GMRError
 from service.broker.connection import connect, identity_of
 from service.broker.keys import Keys
+from service.broker.lease import machine
 from service.loopback import connection_to_self
 from service.settings import Settings
 from service.trainer.activity import stall_of
 
 TIMEOUT_S: Final = 3.0
 HEARTBEAT_S: Final = 30.0
-USAGE: Final = "expected one of: live, ready (ask the API here), trainer (look at its last report)"
+USAGE: Final = (
+    "expected one of: live, ready (ask the API here), trainer (look at its last report), "
+    "trainer-here (the same, where the one that began last runs here)"
+)
 
 
 def check(what: str, settings: Settings) -> str | None:
@@ -31,11 +35,13 @@ def check(what: str, settings: Settings) -> str | None:
 
     Arguments:
         what: `live` or `ready` asks the API of this machine, `trainer` looks at its last report.
+            `trainer-here` says when to restart this container: one whose trainer stands by, or
+            cannot reach Redis, is not to blame.
     """
     if what in ("live", "ready"):
         return _check_api(f"/health/{what}", settings.port, settings.scheme)
-    if what == "trainer":
-        return _check_trainer(settings)
+    if what in ("trainer", "trainer-here"):
+        return _check_trainer(settings, only_here=what == "trainer-here")
     return USAGE
 
 
@@ -52,17 +58,20 @@ def _check_api(path: str, port: int, scheme: str) -> str | None:
     return None if response.status == 200 else f"{path}: {response.status} {body}"
 
 
-def _check_trainer(settings: Settings) -> str | None:
+def _check_trainer(settings: Settings, *, only_here: bool) -> str | None:
     address = settings.redis_address()
     if address is None:
         return "no GMR_REDIS_URL to look for the trainer's heartbeat in"
     client = connect(address, identity=identity_of(settings))
+    keys = Keys(settings.model)
     try:
-        status = client.get(Keys(settings.model).status)
+        began, status = client.get(keys.fence), client.get(keys.status)
     except (redis.RedisError, OSError) as error:
-        return f"Redis: {type(error).__name__}: {error}"
+        return None if only_here else f"Redis: {type(error).__name__}: {error}"
     finally:
         client.close()
+    if only_here and not _is_here(began):
+        return None
     if not isinstance(status, bytes):
         return "the trainer has not reported yet"
     told = orjson.loads(status)
@@ -70,6 +79,11 @@ def _check_trainer(settings: Settings) -> str | None:
     if age > HEARTBEAT_S:
         return f"the trainer last reported {age:.0f} s ago"
     return stall_of(told, settings.stall_s)  # it may breathe, and hang at a disk
+
+
+def _is_here(token: object) -> bool:
+    """Whether a holder of the fence is of this container."""
+    return isinstance(token, bytes) and orjson.loads(token).get("machine") == machine()
 
 
 def main(arguments: list[str]) -> int:

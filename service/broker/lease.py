@@ -131,7 +131,7 @@ class Lease:
         self.mark = id[:8]  # a short name of the holder
         self.token = json.dumps(
             {
-                "machine": _machine(),
+                "machine": machine(),
                 "pid": os.getpid(),
                 "started": _start_of(os.getpid()),
                 "token": id,
@@ -182,7 +182,7 @@ class Lease:
         if taken_by is None:
             return None
         holder: dict[str, object] = json.loads(taken_by)
-        gone = holder.get("machine") == _machine() and holder.get("started") != _start_of(
+        gone = holder.get("machine") == machine() and holder.get("started") != _start_of(
             int(str(holder.get("pid", 0)))
         )
         if not gone:
@@ -224,7 +224,7 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _machine() -> str:
+def machine() -> str:
     """A name for where process numbers mean the same: host, and container within it."""
     try:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"

@@ -6,20 +6,30 @@ Nothing here was ever run on a cluster; what can be held without one is.
 from __future__ import annotations
 
 import copy
+import os
 import re
+import signal
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import orjson
 import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict
 
 from service.api.app import create_app
+from service.broker.connection import connect
 from service.broker.keys import GROUP, Keys
 from service.settings import Settings
+from service.supervisor.watchdog import START_S
+from tests.service.api.conftest import redis_url  # noqa: F401
+from tests.service.api.stack import make_settings, wait_until
+from tests.service.forked import TRAINER, forked
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 WITHOUT_SCHEMA = ("Kustomization", "ScaledObject", "TriggerAuthentication", "RayCluster")
@@ -218,3 +228,44 @@ def test_no_pod_is_out_of_service_because_the_trainer_is_away() -> None:
     asked = [probe["httpGet"]["path"] for probe in probes if "httpGet" in probe]
     assert asked
     assert "/health/ready" not in asked
+
+
+def test_the_probe_of_a_trainer_passes_one_that_works_and_fails_one_that_is_stopped(
+    redis_url: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    [container] = [one for one in containers() if one["name"] == "trainer"]
+    probe = container["livenessProbe"]
+    python, *arguments = probe["exec"]["command"]
+    assert python == "python"
+    # Whoever takes over has as long as under `gmr serve` until it first reports.
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= START_S
+    settings = make_settings(redis_url, tmp_path)
+    variables = {**os.environ, **settings.environment()}
+    key = Keys(settings.model).status
+
+    def probed() -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stderr.strip()
+
+    assert probed() == (0, "")  # one that starts, or stands by
+    with (
+        connect(redis_url) as client,
+        forked(TRAINER, variables=settings.environment(), output=tmp_path / "log") as trainer,
+    ):
+        wait_until(lambda: client.get(key) is not None)
+        assert probed() == (0, "")
+        trainer.send_signal(signal.SIGSTOP)
+        status = orjson.loads(str(client.get(key), "utf-8"))  # type: ignore[arg-type]
+        client.set(key, orjson.dumps({**status, "time": status["time"] - 60}))  # a minute later
+        code, told = probed()
+        assert (code, told.startswith("the trainer last reported ")) == (1, True), told
+        trainer.send_signal(signal.SIGCONT)
+        wait_until(lambda: probed() == (0, ""))

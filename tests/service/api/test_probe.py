@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from benchmarks._ports import free_port
 from service.api.probe import check, main
 from service.broker.keys import Keys
+from service.broker.lease import machine
 from service.settings import Settings
 from tests.service.api.stack import serving, training, wait_until
 
@@ -66,6 +67,26 @@ def test_a_redis_that_is_away_is_a_reason() -> None:
     wrong = check("trainer", settings)
     assert wrong is not None
     assert wrong.startswith("Redis: ConnectionError")
+
+
+def test_a_container_is_to_blame_only_for_a_trainer_of_its_own(
+    settings: Callable[..., Settings],
+) -> None:
+    made = settings(stall_s=5)
+    keys = Keys(made.model)
+    assert check("trainer-here", made) is None  # it starts, or stands by
+    status = {"time": time.time(), "stalled_s": 6.0, "last_entry_id": "1-0"}
+    with redis.Redis.from_url(str(made.redis_address())) as client:
+        client.set(keys.status, orjson.dumps(status))
+        client.set(keys.fence, orjson.dumps({"machine": "elsewhere", "pid": 1}))
+        assert check("trainer-here", made) is None
+        client.set(keys.fence, orjson.dumps({"machine": machine(), "pid": 1}))
+        wrong = check("trainer-here", made)
+        assert (
+            wrong == check("trainer", made) == "The trainer has hung for 6 seconds after entry 1-0."
+        )
+    away = Settings(redis_url=SecretStr(f"redis://127.0.0.1:{free_port()}"))
+    assert check("trainer-here", away) is None
 
 
 @pytest.mark.parametrize("arguments", [[], ["all"], ["live", "ready"]])

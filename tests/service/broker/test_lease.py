@@ -18,7 +18,7 @@ import redis
 from core.errors import InvalidSettings
 from service.broker.connection import SyncClient, connect
 from service.broker.keys import Keys
-from service.broker.lease import LEASE_S, DirectoryLock, Lease, _machine
+from service.broker.lease import LEASE_S, DirectoryLock, Lease, machine
 from service.supervisor.embedded import EmbeddedRedis
 
 
@@ -129,7 +129,7 @@ def test_the_lease_of_a_process_that_is_gone_is_taken_at_once(
 ) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    holder = {"machine": _machine(), "pid": gone.pid, "started": "1", "token": "x"}
+    holder = {"machine": machine(), "pid": gone.pid, "started": "1", "token": "x"}
     client.set(keys.lease, json.dumps(holder), px=60_000)
     lease = Lease(client, keys)
     lease.acquire(patience_s=0)
