@@ -24,7 +24,7 @@ from service.cluster.answer import answer
 from service.cluster.fleet import namespace_of
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis, find_binary
-from service.supervisor.part import Deaths, Part, describe, keeps_dying
+from service.supervisor.part import Deaths, Part, PartFailed, describe, keeps_dying
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,9 @@ def asked_to_end() -> Iterator[threading.Event]:
 
 
 def tend(made: Local, asked: threading.Event) -> None:
-    """Have an API process answer for all models; begin it and the embedded Redis again if they end.
+    """Have an API process answer for all models; begin what ends again.
+
+    That is the API, the embedded Redis and nodes of Ray, but for its head.
 
     Arguments:
         made: The cluster.
@@ -124,12 +126,13 @@ def tend(made: Local, asked: threading.Event) -> None:
 
     Raises:
         InvalidSettings: The API cannot work with the settings.
-        PartFailed: Either keeps dying.
+        PartFailed: The API, Redis or a node keeps dying, or Ray's head has died.
     """
     settings = made.settings
     environment = {**os.environ, **settings.environment(), "GMR_CLUSTER": "true"}
     api = Part("API", "service.api", environment, Deaths(settings.deaths_per_minute))
     deaths = Deaths(settings.deaths_per_minute)
+    of_nodes = Deaths(settings.deaths_per_minute)
     try:
         api.start()
         while not asked.wait(LOOK_S):
@@ -141,9 +144,44 @@ def tend(made: Local, asked: threading.Event) -> None:
                 if asked.wait(pause):
                     return
                 made.redis.start(asked.is_set)
+            for node in _dead(made.nodes):
+                pause = of_nodes.count()
+                if pause is None:
+                    raise keeps_dying("nodes of Ray")
+                if asked.wait(pause):
+                    return
+                _replace(made.nodes, node)
             api.watch()
     finally:
         api.stop(API_STOP_S)
+
+
+def _dead(nodes: Any) -> list[Any]:
+    """Nodes whose raylet has ended.
+
+    Raises:
+        PartFailed: The head is one of them.
+    """
+    if nodes is None:
+        return []
+    if nodes.head_node.dead_processes():
+        raise PartFailed(
+            "The head of Ray has died, and with it what it knew of hosts; models are as they were. "
+            "Give `gmr cluster up --local` again, with the same data dir."
+        )
+    return [
+        node
+        for node in nodes.worker_nodes
+        if "raylet" in (kind for kind, _ in node.dead_processes())
+    ]
+
+
+def _replace(nodes: Any, node: Any) -> None:
+    """Begin a node where one has died; Ray has begun its hosts elsewhere, or does so there."""
+    place = node.node_ip_address
+    logger.error("the node of Ray on %s died; beginning another there", place)
+    nodes.remove_node(node, allow_graceful=False)
+    nodes.add_node(node_ip_address=place, num_cpus=1)
 
 
 def attach(address: str | None, model: str, place: str | None = None) -> None:

@@ -122,3 +122,65 @@ def children(module: str) -> list[int]:
             if int(parent) == os.getpid() and module in (folder / "cmdline").read_text():
                 found.append(int(folder.name))
     return found
+
+
+class Node:
+    """A node of Ray's `cluster_utils`: its raylet may die."""
+
+    def __init__(self, place: str) -> None:
+        self.node_ip_address = place
+        self.dead: list[tuple[str, object]] = []
+
+    def dead_processes(self) -> list[tuple[str, object]]:
+        return self.dead
+
+
+class Nodes:
+    """A `Cluster` of Ray."""
+
+    def __init__(self) -> None:
+        self.head_node = Node("127.0.0.2")
+        self.worker_nodes = {Node("127.0.0.3"), Node("127.0.0.4")}
+
+    def remove_node(self, node: Node, allow_graceful: bool) -> None:
+        self.worker_nodes.remove(node)
+
+    def add_node(self, node_ip_address: str, num_cpus: int) -> None:
+        self.worker_nodes.add(Node(node_ip_address))
+
+
+def test_a_node_that_died_is_begun_again_and_a_head_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from service.cluster import local
+
+    class Api:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def nothing(self, *_: object) -> None:
+            pass
+
+        start = watch = stop = nothing
+
+    monkeypatch.setattr(local, "Part", Api)
+    nodes = Nodes()
+    died = max(nodes.worker_nodes, key=lambda node: node.node_ip_address)
+    made = local.Local(make_settings("redis://127.0.0.1:1", tmp_path), nodes, "")
+    failed: list[Exception] = []
+
+    def work() -> None:
+        try:
+            local.tend(made, threading.Event())
+        except Exception as error:
+            failed.append(error)
+
+    tending = threading.Thread(target=work, daemon=True)
+    tending.start()
+    died.dead = [("raylet", None)]
+    wait_until(lambda: died not in nodes.worker_nodes and len(nodes.worker_nodes) == 2)
+    assert {node.node_ip_address for node in nodes.worker_nodes} == {"127.0.0.3", "127.0.0.4"}
+    assert "the node of Ray on 127.0.0.4 died; beginning another there" in caplog.text
+    nodes.head_node.dead = [("gcs_server", None)]
+    tending.join(20)
+    assert "Give `gmr cluster up --local` again" in str(failed[0])
