@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import runpy
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 import yaml
 
+from deploy.grafana.boards import queries
+from deploy.grafana.generate import texts
 from tests.deploy.grafana_choice import (
     DASHBOARDS,
     begins_with,
@@ -31,11 +32,11 @@ def names(query: str) -> list[str]:
 
 
 def test_dashboards_are_what_their_description_makes() -> None:
-    texts = runpy.run_path(str(GRAFANA / "generate.py"))["texts"]()
-    assert {path.name: path.read_text("utf-8") for path in DASHBOARDS} == texts, (
-        "Run python deploy/grafana/generate.py."
+    made = texts()
+    assert {path.name: path.read_text("utf-8") for path in DASHBOARDS} == made, (
+        "Run python -m deploy.grafana.generate."
     )
-    assert texts.keys() == {
+    assert made.keys() == {
         f"{name}.json" for name in ("overview", "drift", "trainer", "http", "redis")
     }
 
@@ -91,17 +92,15 @@ OF_ALL = {
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_every_query_is_of_the_chosen_job_and_model(path: Path) -> None:
-    made = runpy.run_path(str(GRAFANA / "generate.py"))
-    assert "$job" in made["CHOSEN"]
-    assert "$model" in made["CHOSEN"]
-    assert "$job" in made["OF_ALL"]
+    assert "$job" in queries.CHOSEN
+    assert "$model" in queries.CHOSEN
+    assert "$job" in queries.OF_ALL
     for query in expressions(path):
         narrowed = SELECTOR.findall(query)
         assert narrowed, query
         for name, to in narrowed:
-            assert f"{to}, ".startswith(f"{made['OF_ALL' if name in OF_ALL else 'CHOSEN']}, "), (
-                query
-            )
+            of = queries.OF_ALL if name in OF_ALL else queries.CHOSEN
+            assert f"{to}, ".startswith(f"{of}, "), query
 
 
 def test_every_dashboard_begins_with_the_service_s_own_model_and_hands_the_choice_on() -> None:

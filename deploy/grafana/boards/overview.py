@@ -1,0 +1,35 @@
+"""The page `overview`: one model at a glance."""
+
+from __future__ import annotations
+
+from deploy.grafana.boards.page import Dashboard, number
+from deploy.grafana.boards.panels import (
+    ACCURACY,
+    BOUNDARIES,
+    HEARTBEAT,
+    HTTP_ERRORS,
+    INLIER_RATE,
+    REDIS_UP,
+    REQUESTS,
+    STATISTIC,
+    THROUGHPUT,
+)
+from deploy.grafana.boards.queries import OF_ALL, gauge
+
+PAGE = Dashboard(
+    "overview",
+    "GMR: overview",
+    "One model at a glance: is it there, does it keep up, has the stream changed?",
+    {
+        "Now": (
+            REDIS_UP,
+            HEARTBEAT,
+            number("Processes up", "API processes that answer.", f"sum(up{{{OF_ALL}}})"),
+            number("Backlog", "Entries not learned yet.", gauge("gmr_backlog_entries")),
+            BOUNDARIES,
+            number("Classes", "Classes known.", gauge("gmr_classes")),
+        ),
+        "The stream": (INLIER_RATE, STATISTIC, ACCURACY, THROUGHPUT),
+        "The service": (REQUESTS, HTTP_ERRORS),
+    },
+)
