@@ -45,7 +45,7 @@ _PIPE_HOLDS: Final = 1 << 20
 
 
 class LiveLines:
-    """The lines of a stream, as they come.
+    """The lines of a stream, as they come; nothing is taken from it before they are asked for.
 
     Arguments:
         stream: Bytes, with a file descriptor.
@@ -60,10 +60,9 @@ class LiveLines:
         self._lines: list[bytes] = []
         self._rest, self._ended = b"", False
         # Read without Python's buffer, whose lock would keep a process from its end.
-        reader = threading.Thread(
+        self._reader = threading.Thread(
             target=self._read, args=(stream.fileno(),), name="live-lines", daemon=True
         )
-        reader.start()
 
     def close(self) -> None:
         """Give no more lines, also to who waits for them."""
@@ -79,6 +78,8 @@ class LiveLines:
         Raises:
             InputError: The stream cannot be read, or has no lines.
         """
+        if self._reader.ident is None:
+            self._reader.start()
         began: float | None = None
         while not self._closed.is_set():
             if self._lines and began is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -10,9 +11,10 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 import numpy as np
@@ -528,11 +530,10 @@ def started(gmr: Gmr, *arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
-def reads_signals(process: int) -> bool:
-    """Whether a process has said what becomes of Ctrl-C and SIGTERM by now: it reads its input."""
-    status = Path(f"/proc/{process}/status").read_text()
-    caught = int(next(line for line in status.splitlines() if "SigCgt" in line).split()[1], 16)
-    return bool(caught >> (signal.SIGTERM - 1) & 1)
+def is_taken(pipe: IO[bytes]) -> bool:
+    """Whether all that was written into a pipe has been read."""
+    left = fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4)
+    return int.from_bytes(left, sys.byteorder) == 0
 
 
 def test_labels_are_sent_as_they_come(gmr: Gmr, service: httpx2.Client, tmp_path: Path) -> None:
@@ -627,7 +628,8 @@ def test_samples_are_sent_and_answered_as_they_come(
             assert running.stderr
             running.stdin.write("\n".join([*lines, "1,2"]).encode())
             running.stdin.flush()
-            wait_until(lambda running=running: reads_signals(running.pid))
+            # Nothing is taken before it is said what becomes of Ctrl-C and SIGTERM.
+            wait_until(lambda running=running: is_taken(running.stdin))
             running.send_signal(number)
             told = running.stderr.read().decode()
             assert running.wait() == 0, told
