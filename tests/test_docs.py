@@ -106,7 +106,7 @@ def test_every_metric_has_a_panel_or_is_documented_as_having_none() -> None:
     for name, _, _, meaning in table(OPERATIONS, "## Metrics"):
         if name != "metric":
             assert (name in shown) != ("no panel" in meaning), (
-                f"{name}: add it to deploy/grafana/boards, or say `no panel` in its row."
+                f"{name}: add it to deploy/grafana/description, or say `no panel` in its row."
             )
 
 

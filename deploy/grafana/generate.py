@@ -1,6 +1,6 @@
 """Writes the dashboards of Grafana: python -m deploy.grafana.generate
 
-`dashboards/*.json` are what this writes; change `boards` here, never there. A test compares.
+`dashboards/*.json` are what this writes; change `description` here, never there. A test compares.
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ import json
 import sys
 from pathlib import Path
 
-from deploy.grafana.boards import drift, http, overview, redis, trainer
+from deploy.grafana.description import drift, http, overview, redis, trainer
 
-PAGES = (overview.PAGE, drift.PAGE, trainer.PAGE, http.PAGE, redis.PAGE)
+DASHBOARDS = (
+    overview.DASHBOARD,
+    drift.DASHBOARD,
+    trainer.DASHBOARD,
+    http.DASHBOARD,
+    redis.DASHBOARD,
+)
 
 
 def texts() -> dict[str, str]:
     """Name of a file -> its text."""
-    return {f"{page.name}.json": json.dumps(page.to_json(), indent=2) + "\n" for page in PAGES}
+    return {f"{one.name}.json": json.dumps(one.to_json(), indent=2) + "\n" for one in DASHBOARDS}
 
 
 def main() -> int:

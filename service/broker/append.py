@@ -18,7 +18,7 @@ So a batch that a rollback has dropped may be sent again, and so may one whose d
 or went out again in vain: nothing else can bring it back then. Otherwise only the letter is sent.
 
 A rollback is added where the version that it names is one of those that are kept
-(`service.broker.kept_versions`), which holds that version until the trainer has decided about it.
+(`service.broker.kept_versions`), which pins that version until the trainer has decided about it.
 
 An order that matters: checks, then XADD, then the note and the counts. A full Redis refuses only
 a script's first write, so a note written first could record a batch that was never added. The
@@ -135,17 +135,17 @@ end
 if n_pieces > 0 and redis.call('HLEN', pieces) ~= n_pieces then
   return {'incomplete', '', accepted}
 end
-local holds = version ~= '' and redis.call('EXISTS', kept) == 1
-if holds then
+local pins = version ~= '' and redis.call('EXISTS', kept) == 1
+if pins then
   local named_by = redis.call('HGET', kept, version)
   if not named_by then return {'unkept', version, accepted, redis.call('HGETALL', kept)} end
   if named_by == '' and redis.call('HLEN', kept) >= most_kept then
-    return {'held', '', accepted}
+    return {'pinned', '', accepted}
   end
 end
 
 local id = redis.call('XADD', entries, '*', unpack(ARGV, 16))
-if holds then redis.call('HSET', kept, version, id) end
+if pins then redis.call('HSET', kept, version, id) end
 redis.call('XADD', beside, id, 'n', d ~= '' and samples or 0, 'again', first)
 if n_pieces > 0 then
   redis.call('PERSIST', pieces)

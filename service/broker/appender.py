@@ -289,7 +289,7 @@ class Appender(Caller):
                 max_backlog=self._max_backlog,
                 accepted=accepted,
             )
-        if outcome == "held":
+        if outcome == "pinned":
             raise BacklogFull(
                 f"{MOST_KEPT} versions are kept, which is the limit, because rollbacks to them "
                 f"wait; nothing was added. Ask again once these are done.",

@@ -20,7 +20,7 @@ from service.broker.connection import patiently, unavailable
 from service.broker.fenced import Fenced, lost
 
 # The branch says up to which entry the result of rollbacks is known.
-HOLD: Final = (
+LET_GO: Final = (
     BEFORE
     + """
 local fence, kept, branch_key, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
@@ -33,17 +33,17 @@ local function named_by(version)
   local entry = redis.call('HGET', kept, version)
   return entry and before(decided, entry) and entry or ''
 end
-local rows, held = {}, {}
+local rows, pinned = {}, {}
 for i = 3, #ARGV do
   local entry = named_by(ARGV[i])
   if i - 2 <= n_staying or entry ~= '' then
     rows[#rows + 1] = {ARGV[i], entry}
-    if i - 2 > n_staying then held[#held + 1] = ARGV[i] end
+    if i - 2 > n_staying then pinned[#pinned + 1] = ARGV[i] end
   end
 end
 redis.call('DEL', kept)
 for _, row in ipairs(rows) do redis.call('HSET', kept, row[1], row[2]) end
-return held
+return pinned
 """
 )
 
@@ -57,7 +57,7 @@ class KeptVersions:
 
     def __init__(self, redis: Fenced) -> None:
         self._redis = redis
-        self._hold = redis.client.register_script(HOLD)
+        self._let_go = redis.client.register_script(LET_GO)
 
     def tell(self, kept: Collection[int]) -> None:
         """Say which versions there are, before any is let go of.
@@ -66,10 +66,10 @@ class KeptVersions:
             StreamUnavailable: Redis is away, and is not waited for any longer.
             LeaseLost: Another trainer has begun.
         """
-        self._redis.call(lambda: self._held(kept, ()))
+        self._redis.call(lambda: self._asked(kept, ()))
 
-    def hold(self, staying: Collection[int], spare: Collection[int]) -> set[int]:
-        """Say which versions stay, and which could go.
+    def let_go(self, staying: Collection[int], spare: Collection[int]) -> set[int]:
+        """Let versions go, but for the pinned: those of accepted rollbacks that are not decided.
 
         Any thread may ask. It does not wait for a Redis that is away.
 
@@ -78,8 +78,8 @@ class KeptVersions:
             spare: Versions that are kept so far, and need not be.
 
         Returns:
-            Of the spare ones, those that an accepted rollback names about which is still to be
-            decided. All others of these can be asked for no more.
+            The spare versions that are pinned. A rollback to any other of them is refused from now
+            on.
 
         Raises:
             StreamUnavailable: Redis is away.
@@ -90,12 +90,12 @@ class KeptVersions:
             raise unavailable(error) from error
 
         try:
-            held: list[bytes] = patiently(lambda: self._held(staying, spare), give_up)
+            pinned: list[bytes] = patiently(lambda: self._asked(staying, spare), give_up)
         except redis.ResponseError as error:
             raise lost(error) from error
-        return set(map(int, held))
+        return set(map(int, pinned))
 
-    def _held(self, staying: Collection[int], spare: Collection[int]) -> Any:
+    def _asked(self, staying: Collection[int], spare: Collection[int]) -> Any:
         keys = [self._redis.keys.fence, self._redis.keys.kept_versions, self._redis.keys.branch]
         arguments: list[Any] = [self._redis.token, len(staying), *staying, *spare]
-        return self._hold(keys=keys, args=arguments)
+        return self._let_go(keys=keys, args=arguments)

@@ -25,11 +25,11 @@ from service.atomic_write import write_atomically
 from service.store.kept import (
     NEWEST_KEPT,
     TWIN,
-    Hold,
     Kept,
+    Pins,
     answering_in,
-    nothing_held,
-    with_held,
+    nothing_pinned,
+    with_pinned,
     worth_keeping,
 )
 
@@ -120,18 +120,18 @@ class FolderCheckpoints:
         return kept_in(self.directory)
 
     def prune(
-        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), pins: Pins = nothing_pinned
     ) -> None:
         """Delete what need not be kept.
 
         Arguments:
             gone_back_to: Versions that rollbacks went back to, each with the entries applied by
                 then; kept until the newest two checkpoints hold the rollback.
-            hold: Is asked about the versions of what would be deleted.
+            pins: Is asked about the versions of what would be deleted.
         """
         found = self.kept()
         must, may = worth_keeping(found, gone_back_to)
-        names = {kept.path.stem for kept in with_held(found, (*must, *may), hold)}
+        names = {kept.path.stem for kept in with_pinned(found, (*must, *may), pins)}
         newest, answering = found[:NEWEST_KEPT], answering_in(found)
         for path in self.directory.iterdir():
             if path.suffix in (".safetensors", ".json") and path.stem not in names:

@@ -32,12 +32,12 @@ from service.broker.pointer import Pointer
 from service.store.in_folder import kept_in
 from service.store.kept import (
     TWIN,
-    Hold,
     Kept,
+    Pins,
     StoreUnavailable,
     answering_in,
-    nothing_held,
-    with_held,
+    nothing_pinned,
+    with_pinned,
     worth_keeping,
 )
 from service.store.objects import ObjectExists, Objects, Stored
@@ -318,7 +318,7 @@ class ObjectCheckpoints:
         return list(self._kept)
 
     def prune(
-        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), pins: Pins = nothing_pinned
     ) -> None:
         """Delete what need not be kept; arguments as in a folder.
 
@@ -330,7 +330,7 @@ class ObjectCheckpoints:
         held = sum(one.nbytes for one in (*must, *may))
         while held > self._most_bytes and may:
             held -= may.pop().nbytes
-        staying = with_held(self._kept, (*must, *may), hold)
+        staying = with_pinned(self._kept, (*must, *may), pins)
         if len(staying) < len(self._kept):
             self._point(staying)
 

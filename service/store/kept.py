@@ -36,11 +36,11 @@ HELD: Final = "held"
 
 TWIN: Final = "-twin"
 
-Hold = Callable[[Collection[int], Collection[int]], Collection[int]]
-"""Takes the versions that stay, and those that could go; gives which of the latter are held."""
+Pins = Callable[[Collection[int], Collection[int]], Collection[int]]
+"""Takes the versions that stay, and those that could go; gives which of the latter are pinned."""
 
 
-def nothing_held(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+def nothing_pinned(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
     """Let everything go that could."""
     return ()
 
@@ -106,7 +106,7 @@ class CheckpointStore(Protocol):
         """What is there, newest first."""
 
     def prune(
-        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), hold: Hold = nothing_held
+        self, gone_back_to: Mapping[int, int] = MappingProxyType({}), pins: Pins = nothing_pinned
     ) -> None:
         """Delete what need not be kept."""
 
@@ -155,15 +155,15 @@ def worth_keeping(found: Sequence[K], gone_back_to: Mapping[int, int]) -> tuple[
     return must, [kept for kept in boundaries if kept not in must]
 
 
-def with_held(found: Sequence[K], staying: Sequence[K], hold: Hold) -> list[K]:
-    """Of the checkpoints there are, those that stay and those that are held besides.
+def with_pinned(found: Sequence[K], staying: Sequence[K], pins: Pins) -> list[K]:
+    """Of the checkpoints there are, those that stay and those that are pinned besides.
 
     Arguments:
         found: All.
         staying: Of these, those to be kept in any case.
-        hold: Is asked about the versions of the others.
+        pins: Is asked about the versions of the others.
     """
     versions = {kept.version for kept in staying}
     spare = {kept.version for kept in found} - versions
-    held = set(hold(sorted(versions), sorted(spare))) & spare
-    return [kept for kept in found if kept in staying or kept.version in held]
+    pinned = set(pins(sorted(versions), sorted(spare))) & spare
+    return [kept for kept in found if kept in staying or kept.version in pinned]

@@ -43,10 +43,10 @@ from service.store.kept import (
     BEFORE_BOUNDARY,
     HELD,
     CheckpointStore,
-    Hold,
     Kept,
+    Pins,
     StoreUnavailable,
-    nothing_held,
+    nothing_pinned,
 )
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
@@ -115,7 +115,7 @@ class Saver:
         engine: Whose states they are.
         thread: Of one worker, on which bytes are made; shared by several, or one's own.
         saving: Is entered for as long as a write takes.
-        hold: Takes, on that thread, the versions that stay and those that could go, and gives
+        pins: Takes, on that thread, the versions that stay and those that could go, and gives
             which of the latter an accepted rollback names that is still to come.
     """
 
@@ -125,11 +125,11 @@ class Saver:
         engine: Engine,
         thread: ThreadPoolExecutor | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
-        hold: Hold = nothing_held,
+        pins: Pins = nothing_pinned,
     ) -> None:
         self._checkpoints = checkpoints
         self._saving = saving
-        self._hold = hold
+        self._pins = pins
         self._engine = engine
         self._shared = thread is not None
         self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
@@ -291,16 +291,16 @@ class Saver:
         """Delete what need not be kept, the versions of rollbacks that are still to come apart."""
         done = self._gone_back_to
 
-        def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+        def pinned(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
             try:
-                to_come = self._hold(staying, spare)
+                to_come = self._pins(staying, spare)
             except GMRError as error:
                 logger.warning("no checkpoint is deleted, one of them may be asked for: %s", error)
                 return spare
             # In this order: a rollback that was done in between is among those that are done.
             return {*to_come, *dict(self._gone_back_to.items() - done.items())}
 
-        self._checkpoints.prune(done, hold)
+        self._checkpoints.prune(done, pinned)
 
     def _let_raw_samples_go(self, sub_task: int) -> None:
         """Rewrite the kept checkpoints of earlier sub-tasks without their raw samples.

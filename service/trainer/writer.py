@@ -115,7 +115,7 @@ class ModelWriter:
         pointer = Pointer(client, feed.keys, self._lease)
         self._place = place = place_of(settings, pointer)
         self._saver = saver = Saver(
-            place, engine, saving, heartbeat.activity.saving, feed.kept_versions.hold
+            place, engine, saving, heartbeat.activity.saving, feed.kept_versions.let_go
         )
         self._takeover = Takeover(
             feed, pointer, place, saver, heartbeat.activity, self._is_stopping

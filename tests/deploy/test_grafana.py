@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.grafana.boards import queries
+from deploy.grafana.description import queries
 from deploy.grafana.generate import texts
 from tests.deploy.grafana_choice import (
     DASHBOARDS,

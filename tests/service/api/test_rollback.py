@@ -17,6 +17,8 @@ from core.engine.checkpoint import load
 from core.engine.engine import Engine
 from core.errors import UnknownVersion
 from service.api import control
+from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.broker.reports import Reports
 from service.settings import Settings
 from service.trainer.checkpoint_schedule import CheckpointSchedule
@@ -209,6 +211,21 @@ def test_versions_stay_until_the_rollbacks_that_ask_for_them_are_done(
             model = learned(client)
             assert (model["model_version"], model["backlog"]) == (oldest, 0)
             assert client.get("/deadletters").json()["deadletters"] == []
+
+
+def test_a_trainer_says_which_versions_are_kept_before_it_writes_any(quiet: Settings) -> None:
+    with training(quiet), serving(quiet) as client:
+        declare(client, batch("a", 1))
+        before(client, 1)
+    key = Keys(quiet.model).kept_versions
+    with connect(quiet.redis_address() or "") as redis:
+        redis.delete(key)  # as before the first start of this release
+        with training(quiet), serving(quiet) as client:
+            wait_until(lambda: client.get("/health/ready").status_code == 200)
+            kept = client.get("/model/versions").json()["versions"]
+            assert {int(version) for version in redis.hgetall(key)} == {
+                one["version"] for one in kept
+            }
 
 
 def test_a_version_that_was_let_go_since_the_list_was_made_is_unknown(

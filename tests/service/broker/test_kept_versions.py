@@ -25,6 +25,7 @@ from service.broker.stream_errors import BacklogFull
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
 from service.wire import Control
+from tests.service.broker.test_append import reject
 from tests.service.conftest import MakeSettings
 
 NEWEST = 3
@@ -50,23 +51,23 @@ def decide(feed: Feed, entry_id: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_versions_of_rollbacks_are_held_until_these_are_decided(
+async def test_versions_of_rollbacks_are_pinned_until_these_are_decided(
     settings: MakeSettings,
 ) -> None:
     feed = feed_of(settings())
     async with Stream.open(settings()) as stream:
         feed.kept_versions.tell([1, 2, 3, 4])
         entries = [await roll_back(stream, version) for version in (2, 1, 2)]
-        assert feed.kept_versions.hold([3, 4, 5], [1, 2]) == {1, 2}
+        assert feed.kept_versions.let_go([3, 4, 5], [1, 2]) == {1, 2}
         decide(feed, entries[1])
         # To version 2 another one is to come.
-        assert feed.kept_versions.hold([4, 5, 6], [1, 2, 3]) == {2}
+        assert feed.kept_versions.let_go([4, 5, 6], [1, 2, 3]) == {2}
         for gone in (1, 3):
             with pytest.raises(UnknownVersion, match=r"Kept are 6, 5, 4, 2\.") as refused:
                 await roll_back(stream, gone)
             assert refused.value.context == {"unknown": gone, "known": [6, 5, 4, 2]}
         decide(feed, entries[2])
-        assert feed.kept_versions.hold([5, 6, 7], [2, 4]) == set()
+        assert feed.kept_versions.let_go([5, 6, 7], [2, 4]) == set()
         assert feed.client.xlen(feed.keys.input) == 3
 
 
@@ -82,6 +83,30 @@ async def test_a_trainer_that_told_of_no_versions_has_all_rollbacks_accepted(
 
 
 @pytest.mark.anyio
+async def test_a_rollback_that_ended_as_a_dead_letter_is_sent_again_to_what_is_kept_only(
+    settings: MakeSettings,
+) -> None:
+    feed = feed_of(settings())
+    async with Stream.open(settings()) as stream:
+        feed.kept_versions.tell([1, 2])
+        for version in (1, 2):
+            entry = await stream.append_control(Control("rollback", version=version))
+            letter = await reject(stream, entry, "internal_error")
+            decide(feed, entry.entry_id)
+            if version == 1:
+                feed.kept_versions.let_go([2], [1])
+            fields = await stream.client.hgetall(stream.keys.dead_letter(letter))
+            again = stream.requeue(letter, fields, samples=0, d=None)
+            if version == 1:
+                with pytest.raises(UnknownVersion, match=r"Kept are 2\."):
+                    await again
+                assert await stream.client.hlen(stream.keys.dead_letter(letter)) > 0
+            else:
+                await again
+                assert feed.kept_versions.let_go([3], [2]) == {2}
+
+
+@pytest.mark.anyio
 async def test_no_more_than_some_versions_are_kept_for_rollbacks(settings: MakeSettings) -> None:
     feed = feed_of(settings())
     async with Stream.open(settings()) as stream:
@@ -92,7 +117,7 @@ async def test_no_more_than_some_versions_are_kept_for_rollbacks(settings: MakeS
             await roll_back(stream, 1)
         again = await roll_back(stream, 0)  # which is kept already
         decide(feed, again)
-        feed.kept_versions.hold([1, 2, 3], [0])
+        feed.kept_versions.let_go([1, 2, 3], [0])
         assert await roll_back(stream, 1)
 
 
@@ -103,10 +128,10 @@ def test_another_trainer_or_no_redis_lets_nothing_go(own_redis: EmbeddedRedis) -
     feed = Feed(client, "m", lease, events_length=10, history_length=10)
     client.set(feed.keys.fence, "another's")
     with pytest.raises(LeaseLost):
-        feed.kept_versions.hold([2], [1])
+        feed.kept_versions.let_go([2], [1])
     own_redis.stop()
     with pytest.raises(StreamUnavailable):
-        feed.kept_versions.hold([2], [1])
+        feed.kept_versions.let_go([2], [1])
 
 
 ACTIONS = st.lists(
@@ -141,7 +166,7 @@ async def play(settings: Settings, actions: list[tuple[str, int]]) -> None:
                 newest += 1
                 disk.add(newest)
                 staying = sorted(disk)[-NEWEST:]
-                disk = {*staying, *feed.kept_versions.hold(staying, sorted(disk - {*staying}))}
+                disk = {*staying, *feed.kept_versions.let_go(staying, sorted(disk - {*staying}))}
             elif what == "ask":
                 entry = None
                 with contextlib.suppress(UnknownVersion):

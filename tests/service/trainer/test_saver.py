@@ -207,7 +207,7 @@ def test_versions_that_rollbacks_ask_for_are_kept_until_these_are_done(
     asked: set[int] = {1, 2}
     away = False
 
-    def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+    def pinned(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
         assert not {*staying} & {*spare}
         if away:
             raise StreamUnavailable("Redis is away.")
@@ -217,7 +217,7 @@ def test_versions_that_rollbacks_ask_for_are_kept_until_these_are_done(
         keeper.wait()
         return {one["version"] for one in keeper.versions()}
 
-    keeper = Saver(checkpoints, Engine(CONFIG), hold=hold)
+    keeper = Saver(checkpoints, Engine(CONFIG), pins=pinned)
     for n in range(1, 6):
         keeper.save(checkpoint(learned(n), n))
     assert kept() == {1, 2, 3, 4, 5}
@@ -239,12 +239,12 @@ def test_versions_that_rollbacks_ask_for_are_kept_until_these_are_done(
 def test_a_rollback_that_is_done_while_versions_are_let_go_of_keeps_its_own(
     checkpoints: FolderCheckpoints,
 ) -> None:
-    def hold(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
+    def pinned(staying: Collection[int], spare: Collection[int]) -> Collection[int]:
         if 1 in spare:  # it is decided now, and so no longer held
             keeper.restored(1, "rollback", 6)
         return ()
 
-    keeper = Saver(checkpoints, Engine(CONFIG), hold=hold)
+    keeper = Saver(checkpoints, Engine(CONFIG), pins=pinned)
     for n in range(1, 5):
         keeper.save(checkpoint(learned(n), n))
     keeper.close()

@@ -1,16 +1,16 @@
-"""The page `http`: what is asked of the API, how long it takes, and what is refused."""
+"""The dashboard `http`: what is asked of the API, how long it takes, and what is refused."""
 
 from __future__ import annotations
 
-from deploy.grafana.boards.page import Dashboard, Panel, Query, number
-from deploy.grafana.boards.panels import FROM_ZERO, HTTP_ERRORS, REQUESTS
-from deploy.grafana.boards.queries import CHOSEN, OF_ALL, by_route
+from deploy.grafana.description.dashboard import Dashboard, Panel, Query, number
+from deploy.grafana.description.panels import FROM_ZERO, HTTP_ERRORS, REQUESTS
+from deploy.grafana.description.queries import CHOSEN, OF_ALL, by_route
 
 ASKED = f'{OF_ALL}, route!~"/metrics|/health/.*"'
 ANSWERED = f"sum(rate(gmr_http_requests_total{{{ASKED}}}[5m]))"
 FAILED = f'sum(rate(gmr_http_requests_total{{{ASKED}, status=~"5.."}}[5m]))'
 
-PAGE = Dashboard(
+DASHBOARD = Dashboard(
     "http",
     "GMR: HTTP",
     "What is asked, how long it takes, and what is refused.",

@@ -1,11 +1,11 @@
-"""Panels that several pages show."""
+"""Panels that several dashboards show."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from deploy.grafana.boards.page import Panel, Query, number
-from deploy.grafana.boards.queries import CHOSEN, OF_ALL, gauge, rate
+from deploy.grafana.description.dashboard import Panel, Query, number
+from deploy.grafana.description.queries import CHOSEN, OF_ALL, gauge, rate
 
 SHARE: dict[str, Any] = {"min": 0, "max": 1}
 FROM_ZERO: dict[str, Any] = {"min": 0}

@@ -1,11 +1,11 @@
-"""What Grafana reads: a page, its panels, and the choices above them."""
+"""What Grafana reads: a dashboard, its panels, and the choices above them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy.grafana.boards.queries import OWN, gauge, of_own
+from deploy.grafana.description.queries import OWN, gauge, of_own
 
 SOURCE = {"type": "prometheus", "uid": "prometheus"}
 WIDTH = 24
@@ -19,7 +19,7 @@ class Variable:
         name: In queries, after a dollar sign.
         label: Beside the choice.
         query: What there is to choose from.
-        text: Of the choice that a page begins with.
+        text: Of the choice that a dashboard begins with.
         value: What that choice stands for.
         regex: Of a line that the query answers: groups `value` and `text`.
     """
@@ -154,7 +154,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A page: rows of panels by their titles."""
+    """Rows of panels by their titles."""
 
     name: str
     title: str
@@ -162,7 +162,7 @@ class Dashboard:
     rows: dict[str, tuple[Panel, ...]]
 
     def to_json(self) -> dict[str, Any]:
-        """The page as Grafana reads it; panels fill the grid from left to right."""
+        """The dashboard as Grafana reads it; panels fill the grid from left to right."""
         panels: list[dict[str, Any]] = []
         y = 0
         for title, row in self.rows.items():

@@ -1,9 +1,9 @@
-"""The page `overview`: one model at a glance."""
+"""The dashboard `overview`: one model at a glance."""
 
 from __future__ import annotations
 
-from deploy.grafana.boards.page import Dashboard, number
-from deploy.grafana.boards.panels import (
+from deploy.grafana.description.dashboard import Dashboard, number
+from deploy.grafana.description.panels import (
     ACCURACY,
     BOUNDARIES,
     HEARTBEAT,
@@ -14,9 +14,9 @@ from deploy.grafana.boards.panels import (
     STATISTIC,
     THROUGHPUT,
 )
-from deploy.grafana.boards.queries import OF_ALL, gauge
+from deploy.grafana.description.queries import OF_ALL, gauge
 
-PAGE = Dashboard(
+DASHBOARD = Dashboard(
     "overview",
     "GMR: overview",
     "One model at a glance: is it there, does it keep up, has the stream changed?",

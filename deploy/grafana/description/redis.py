@@ -1,12 +1,12 @@
-"""The page `redis`: the log between API and trainer."""
+"""The dashboard `redis`: the log between API and trainer."""
 
 from __future__ import annotations
 
-from deploy.grafana.boards.page import Dashboard, Panel, Query, number
-from deploy.grafana.boards.panels import BACKLOG, FROM_ZERO, REDIS_UP, SHARE
-from deploy.grafana.boards.queries import CHOSEN, gauge, rate
+from deploy.grafana.description.dashboard import Dashboard, Panel, Query, number
+from deploy.grafana.description.panels import BACKLOG, FROM_ZERO, REDIS_UP, SHARE
+from deploy.grafana.description.queries import CHOSEN, gauge, rate
 
-PAGE = Dashboard(
+DASHBOARD = Dashboard(
     "redis",
     "GMR: Redis",
     "The log between API and trainer: does it answer, what waits, what could not be used?",

@@ -1,9 +1,9 @@
-"""The page `drift`: what the model sees of the stream, and what it takes for a change."""
+"""The dashboard `drift`: what the model sees of the stream, and what it takes for a change."""
 
 from __future__ import annotations
 
-from deploy.grafana.boards.page import Dashboard, Panel, Query, number
-from deploy.grafana.boards.panels import (
+from deploy.grafana.description.dashboard import Dashboard, Panel, Query, number
+from deploy.grafana.description.panels import (
     ACCURACY,
     BOUNDARIES,
     CLASS_DRIFT,
@@ -14,9 +14,9 @@ from deploy.grafana.boards.panels import (
     SHARE,
     STATISTIC,
 )
-from deploy.grafana.boards.queries import gauge, rate
+from deploy.grafana.description.queries import gauge, rate
 
-PAGE = Dashboard(
+DASHBOARD = Dashboard(
     "drift",
     "GMR: drift",
     "What the model sees of the stream, what it takes for a change, and what it forgets.",

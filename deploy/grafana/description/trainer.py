@@ -1,9 +1,9 @@
-"""The page `trainer`: whether the one process that learns keeps up, and its work is safe."""
+"""The dashboard `trainer`: whether the one process that learns keeps up, and its work is safe."""
 
 from __future__ import annotations
 
-from deploy.grafana.boards.page import Dashboard, Panel, Query, number
-from deploy.grafana.boards.panels import (
+from deploy.grafana.description.dashboard import Dashboard, Panel, Query, number
+from deploy.grafana.description.panels import (
     BACKLOG,
     CHECKPOINT_AGE,
     FROM_ZERO,
@@ -12,9 +12,9 @@ from deploy.grafana.boards.panels import (
     THROUGHPUT,
     WORKS,
 )
-from deploy.grafana.boards.queries import OF_ALL, gauge, once, quantile, rate
+from deploy.grafana.description.queries import OF_ALL, gauge, once, quantile, rate
 
-PAGE = Dashboard(
+DASHBOARD = Dashboard(
     "trainer",
     "GMR: trainer",
     "The one process that learns: does it keep up, and is its work safe?",
