@@ -126,8 +126,8 @@ def rebuild_command(
     A trainer keeps an archive while GMR_ARCHIVE_MIB is set. Every entry in it is learned once more,
     and the state is compared with all checkpoints that are kept. With --set it is learned with
     other settings, and compared with nothing. Nothing of the service is changed; it may run. Exit
-    status 0: all that could be compared is the same, and all that was kept was learned; 1:
-    something is not, or cannot be read.
+    status 0: all that this code has learned is the same, and all that was kept was learned; what
+    other code has learned may differ, and that is said; 1: something is not, or cannot be read.
     """
     from service.upkeep.rebuild import rebuild, set_up
 

@@ -12,7 +12,6 @@ import gc
 import logging
 import socket
 from collections.abc import AsyncIterator
-from importlib import metadata
 from types import FrameType
 from typing import Final
 
@@ -72,6 +71,7 @@ from service.broker.connection import StreamUnavailable
 from service.broker.snapshots import SnapshotFollower
 from service.broker.stream import Stream
 from service.cluster.buckets import settings_of
+from service.distribution import own_version
 from service.logs import configure_logs
 from service.settings import Settings
 from service.trainer.device import choose_device
@@ -147,7 +147,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="gmr-stream",
-        version=_version(),
+        version=own_version(),
         summary="Gaussian mixture replay, live",
         description=DESCRIPTION,
         lifespan=lifespan,
@@ -206,14 +206,6 @@ async def _put_together(
         with contextlib.suppress(StreamUnavailable, TimeoutError):
             await parts.count()
         parts.workers.close()
-
-
-def _version() -> str:
-    """Of this distribution; `0` where it runs from a bare checkout."""
-    try:
-        return metadata.version("gmr-stream")
-    except metadata.PackageNotFoundError:
-        return "0"
 
 
 class Server(uvicorn.Server):

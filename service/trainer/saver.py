@@ -51,6 +51,7 @@ from service.store.kept import (
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
 from service.trainer.ledger import Ledger
+from service.trainer.provenance import WRITTEN_BY, written_by
 from service.trainer.totals import Totals
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class Checkpoint:
         ledger: What became of its samples; None where an earlier release did not count.
         gate: Whether what it has learned is served; None without a gate.
         without_raw: Whether the raw samples of the state were let go since.
+        written_by: What wrote it first; empty where an earlier release did not say. None for one
+            that is yet to be written.
     """
 
     state: EngineState
@@ -88,6 +91,7 @@ class Checkpoint:
     ledger: Ledger | None = None
     gate: Gate | None = None
     without_raw: bool = False
+    written_by: str | None = None
 
     @property
     def first_not_held(self) -> str:
@@ -131,6 +135,7 @@ class Saver:
         self._saving = saving
         self._pins = pins
         self._engine = engine
+        self._written_by = written_by(engine.config, engine.device)
         self._shared = thread is not None
         self._thread = thread or ThreadPoolExecutor(1, "gmr-checkpoints")
         self._pending: deque[Future[Saved | None]] = deque()
@@ -174,6 +179,7 @@ class Saver:
             "samples_seen": state.model.samples_seen,
             "batches_seen": state.model.batches_seen,
             "classes": len(state.model.classes),
+            WRITTEN_BY: self._written_by,
         }
         if before_boundary is not None:
             note[BEFORE_BOUNDARY] = before_boundary
@@ -242,6 +248,9 @@ class Saver:
             "branch": checkpoint.branch.to_json().decode(),
             WITHOUT_RAW: json.dumps(checkpoint.without_raw),
         }
+        by = self._written_by if checkpoint.written_by is None else checkpoint.written_by
+        if by:
+            metadata[WRITTEN_BY] = by
         if checkpoint.open_from is not None:
             metadata["open_from"] = checkpoint.open_from
         if checkpoint.ledger is not None:
@@ -450,9 +459,18 @@ class Saver:
                 f"counted until then, as this release has it ({error!r}). Use one that a trainer "
                 f"of this release wrote."
             ) from error
-        open_from = metadata.get("open_from")
-        bare = is_without_raw(metadata, kept.note)
-        return Checkpoint(state, position, totals, branch, open_from, ledger, gate, bare), config
+        found = Checkpoint(
+            state,
+            position,
+            totals,
+            branch,
+            open_from=metadata.get("open_from"),
+            ledger=ledger,
+            gate=gate,
+            without_raw=is_without_raw(metadata, kept.note),
+            written_by=metadata.get(WRITTEN_BY, ""),
+        )
+        return found, config
 
     def _check_kind(self, config: EngineConfig) -> None:
         if (difference := _difference(self._engine.config, config)) is not None:

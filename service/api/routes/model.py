@@ -190,6 +190,12 @@ class Version(BaseModel):
     before_boundary: int | None = Field(None, description="The boundary that came right after.")
     entries_applied: int = Field(description="Entries of the stream that it contains.")
     time: float | None = Field(None, description="When it was kept, Unix seconds.")
+    written_by: str | None = Field(
+        None,
+        description="The code that wrote its checkpoint: release, digest of its sources, libraries "
+        "that compute; and the kind of processor. Null where an earlier release did not say.",
+        examples=["0.1.0 58e4055ed2cb, torch 2.13.0, numpy 2.4.6, numba 0.68.1 on znver3"],
+    )
 
 
 class Versions(BaseModel):

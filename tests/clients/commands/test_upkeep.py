@@ -30,6 +30,7 @@ from service.broker.registry import NamedModel
 from service.settings import Settings
 from service.store.in_folder import kept_in
 from service.supervisor.embedded import EmbeddedRedis
+from service.trainer.provenance import DIGEST, WRITTEN_BY
 from service.upkeep import backup as backups
 from service.upkeep import doctor
 from service.upkeep.report import ModelFacts
@@ -136,6 +137,28 @@ def test_of_a_service_in_order_the_doctor_says_what_there_is_and_changes_nothing
     assert (model["beyond"], model["missing"], model["unreadable"]) == (1, 0, [])
     assert model["checkpoints"] == len(kept_in(data_dir / "checkpoints")) >= 2
     assert contents(data_dir) == before
+
+
+def test_what_wrote_the_newest_checkpoint_is_told_and_wants_no_attention(
+    gmr: Callable[..., Any], data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert "holds 12 entries and was written by this code\n" in told.output
+    assert f"code {DIGEST}" in told.output
+    [model] = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)["models"]
+    assert (DIGEST in model["written_by"], model["by_this_code"]) == (True, True)
+    with monkeypatch.context() as installed:
+        installed.setattr("service.trainer.provenance.DIGEST", "0123456789ab")
+        told = gmr("doctor", "--data-dir", data_dir)
+        assert told.exit_code == 0, told.output
+        assert f"was written by another state of the code (0.1.0 {DIGEST}, torch" in told.output
+    for kept in kept_in(data_dir / "checkpoints"):  # as an earlier release wrote them
+        tensors, text = unpack(FORMAT, kept.read())
+        del text[WRITTEN_BY]
+        kept.path.write_bytes(pack(FORMAT, tensors, text))
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 0, told.output
+    assert "was written by an earlier release, which did not say what it was" in told.output
 
 
 def test_a_damaged_checkpoint_wants_attention_and_the_one_before_counts(
@@ -698,7 +721,9 @@ def test_a_model_is_made_again_with_other_settings(
     assert "expected NAME=VALUE" in wrong.output
 
 
-def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: Path) -> None:
+def test_another_model_than_was_kept_is_told_and_whether_that_is_a_fault(
+    gmr: Callable[..., Any], archived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [part] = parts_in(archived / "archive")
     records = list(part.records())
     batches = [*records[0].fields.items()], [*records[1].fields.items()]
@@ -707,4 +732,18 @@ def test_another_model_than_was_kept_is_told(gmr: Callable[..., Any], archived: 
     result = gmr("rebuild", "--data-dir", archived)
     assert result.exit_code == 1, result.output
     assert "ANOTHER ONE" in result.output
-    assert "what was learned before an upgrade differs" in result.output
+    assert "LOOK  this code has learned that on this kind of processor" in result.output
+    facts = json.loads(gmr("rebuild", "--data-dir", archived, "--json").output)
+    assert (facts["equal"], facts["explained"]) == (False, False)
+
+    # The same archive of another state of the code is no fault.
+    with monkeypatch.context() as installed:
+        installed.setattr("service.trainer.provenance.DIGEST", "0123456789ab")
+        result = gmr("rebuild", "--data-dir", archived)
+        assert result.exit_code == 0, result.output
+        assert "ANOTHER ONE" not in result.output
+        assert "another one, as other code or another processor has learned" in result.output
+        assert f"the other: 0.1.0 {DIGEST}," in result.output
+        assert "this one: 0.1.0 0123456789ab," in result.output
+        facts = json.loads(gmr("rebuild", "--data-dir", archived, "--json").output)
+        assert (facts["equal"], facts["explained"]) == (False, True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from core.batch import Batch
 from core.engine.checkpoint import dump, load
@@ -21,6 +22,7 @@ from service.archive.writer import Archive
 from service.settings import Settings
 from service.store.in_folder import kept_in
 from service.trainer.applier import Applier
+from service.trainer.provenance import WRITTEN_BY, written_by
 from service.trainer.saver import Checkpoint, Saver
 from service.upkeep.rebuild import Rebuilt, rebuild
 from service.wire import Control, RawBatch, RawLabels
@@ -186,7 +188,7 @@ def test_a_model_is_made_again_where_all_checkpoints_are_lost(
     done = rebuild(kept)
     assert done.equal is None  # there is nothing to compare with
     state, config, _ = load(wanted)
-    assert done.to_bytes() == dump(state, config, {})
+    assert done.to_bytes() == dump(state, config, {WRITTEN_BY: done.code})
     other = settings(model=kept.model + "-again", data_dir=kept.data_dir / "again")
     with training(other):
         upload(other, done.to_bytes())
@@ -246,8 +248,101 @@ def test_a_model_that_is_another_one_is_told(
 
     monkeypatch.setattr(Engine, "step", other)
     done = rebuild(kept)
-    assert done.equal is False
+    assert (done.equal, done.explained, done.well) == (False, False, False)
     assert not all(one.equal for one in done.comparisons)
+    assert {one.others for one in done.comparisons} == {()}
+
+
+OTHER = "0.0.9 0123456789ab, torch 2.0.0, numpy 2.0.0, numba 0.60.0 on znver9"
+
+
+def learn_by_another_code(
+    kept: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    *requests: RawBatch | Control,
+    line: str = OTHER,
+    scale: float = 0.999,
+) -> None:
+    """One life of a trainer that computes otherwise."""
+    step = Engine.step
+
+    def other(self: Engine, state: EngineState, one: Batch) -> object:
+        return step(self, state, replace(one, features=one.features * scale))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Engine, "step", other)
+        patched.setattr("service.trainer.saver.written_by", lambda *_: line)
+        learn(kept, *requests)
+
+
+@pytest.mark.parametrize("line", [OTHER, ""])  # an earlier release did not say what it was
+def test_what_another_state_of_the_code_has_learned_may_differ_and_the_rest_is_compared(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    learn_by_another_code(kept, monkeypatch, *STREAM[:10], line=line)
+    done = rebuild(kept)
+    assert (done.equal, done.explained, done.well) == (False, True, True)
+    assert {one.others for one in done.comparisons} == {(line,)}
+    assert "LOOK" not in "\n".join(done.described())
+    learn(kept, *STREAM[10:13])
+    learn(kept, *STREAM[13:])
+    done = rebuild(kept)
+    assert (done.equal, done.explained, done.well, done.notes) == (False, True, True, [])
+    assert (done.begins, done.entries_applied, done.went_over) == (10, 20, True)
+    differing = [one for one in done.comparisons if not one.equal]
+    assert [(one.entries_applied, one.others) for one in differing] == [(10, (line,))]
+    same = {one.entries_applied for one in done.comparisons if one.equal}
+    assert {13, 20} <= same
+    assert not same & set(range(11))
+    told = "\n".join(done.described())
+    assert (line or "an earlier release, which did not say what it was") in told
+    assert "gone on from the checkpoint of entry 10, up to which other code" in told
+    assert done.to_json()["explained"] is True
+    state, config, _ = load(ask_for_checkpoint(kept))
+    assert done.to_bytes() == dump(state, config, {WRITTEN_BY: done.code})
+
+
+def test_a_fault_behind_an_upgrade_is_told(kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    learn_by_another_code(kept, monkeypatch, *STREAM[:10])
+    this = written_by(kept.engine_config(), torch.device("cpu"))
+    learn_by_another_code(kept, monkeypatch, *STREAM[10:], line=this)
+    done = rebuild(kept)
+    assert (done.equal, done.explained, done.well) == (False, False, False)
+    assert all(not one.others for one in done.comparisons if one.entries_applied > 10)
+    assert "LOOK  this code has learned that" in "\n".join(done.described())
+
+
+def test_another_state_of_the_code_that_makes_the_same_bits_hides_no_fault(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn_by_another_code(kept, monkeypatch, *STREAM[:10], scale=1.0)
+    learn(kept, *STREAM[10:])
+    done = rebuild(kept)
+    assert_same(done, 20)
+    assert (done.explained, done.went_over) == (None, False)
+    this = written_by(kept.engine_config(), torch.device("cpu"))
+    learn_by_another_code(kept, monkeypatch, batch(0, 50), line=this)
+    assert rebuild(kept).explained is False
+
+
+def test_a_rollback_over_an_upgrade_is_done_again(
+    kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn_by_another_code(kept, monkeypatch, *STREAM[:14])
+    [before] = [
+        one for one in kept_in(kept.data_dir / "checkpoints") if "before_boundary" in one.note
+    ]
+    later = [batch(1, seed) for seed in range(80, 84)]
+    learn(kept, *STREAM[14:], Control("rollback", version=before.version), *later)
+    done = rebuild(kept)
+    assert (done.explained, done.well, done.entries_applied) == (True, True, 25)
+    newest = [one for one in done.comparisons if one.entries_applied == 25]
+    assert newest
+    assert all(OTHER in one.others for one in newest)
+    learn(kept, batch(1, 90))
+    done = rebuild(kept)
+    assert (done.explained, done.begins) == (True, 25)
+    assert all(one.equal for one in done.comparisons if one.entries_applied > 25)
 
 
 def test_a_damaged_entry_ends_what_can_be_made(kept: Settings) -> None:
@@ -300,7 +395,7 @@ def test_what_an_archive_holds_is_learned_with_other_settings(kept: Settings) ->
     done = rebuild(kept, {"preset": "flat", "n_components": "9", "warm_up": 200})
     other = kept.model_copy(update={"preset": "flat", "n_components": 9, "warm_up": 200})
     there = learned_directly(other, STREAM)
-    assert done.to_bytes() == dump(there, other.engine_config(), {})
+    assert done.to_bytes() == dump(there, other.engine_config(), {WRITTEN_BY: done.code})
     assert (done.well, done.equal, done.notes) == (True, None, [])
     assert (done.entries_applied, done.left_out, done.missing) == (20, 0, 0)
     assert "another model, with preset = flat, n_components = 9" in "\n".join(done.described())
@@ -327,7 +422,8 @@ def test_what_is_about_the_old_model_alone_is_left_out_and_counted(kept: Setting
         "1 entry could not be used with these settings: uploads, names of proposals that this "
         "model has not made, or what it refuses."
     ]
-    assert done.to_bytes() == dump(learned_directly(seeded(kept), STREAM), done.config, {})
+    again = dump(learned_directly(seeded(kept), STREAM), done.config, {WRITTEN_BY: done.code})
+    assert done.to_bytes() == again
 
 
 def test_a_rollback_is_done_in_the_other_model_too(kept: Settings) -> None:
@@ -353,7 +449,8 @@ def test_what_an_archive_does_not_have_is_told_of_the_other_model(
     learned = [*STREAM[4:10], *STREAM[12:]]
     assert done.missing == 6
     assert done.notes == ["6 entries that the archive does not have could not be learned."]
-    assert done.to_bytes() == dump(learned_directly(seeded(kept), learned), done.config, {})
+    again = dump(learned_directly(seeded(kept), learned), done.config, {WRITTEN_BY: done.code})
+    assert done.to_bytes() == again
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from service.broker.connection import StreamUnavailable
 from service.broker.entries import Position
 from service.store.in_folder import FolderCheckpoints
 from service.store.kept import BEFORE_BOUNDARY
+from service.trainer.provenance import WRITTEN_BY, written_by
 from service.trainer.saver import Checkpoint, Saver
 from service.trainer.totals import Totals
 from tests.core.states import assert_identical
@@ -137,6 +138,56 @@ def test_no_checkpoint_is_lost_to_a_release_that_cannot_read_it(
     with pytest.raises(InvalidSettings, match=r"3-3\.safetensors is whole, and another release"):
         Saver(checkpoints, Engine(CONFIG)).recover()
     assert sorted(checkpoints.directory.iterdir()) == there
+
+
+def lines_in(checkpoints: FolderCheckpoints) -> list[tuple[str | None, str | None]]:
+    """What checkpoints and their notes say of what has written them, newest first."""
+    return [
+        (unpack(FORMAT, kept.read())[1].get(WRITTEN_BY), kept.note.get(WRITTEN_BY))
+        for kept in checkpoints.kept()
+    ]
+
+
+def test_a_checkpoint_says_what_has_written_it_and_is_the_same_bytes_again(
+    checkpoints: FolderCheckpoints, tmp_path: Path
+) -> None:
+    again = FolderCheckpoints(tmp_path / "again")
+    for place in (checkpoints, again):
+        keeper = Saver(place, Engine(CONFIG))
+        keeper.save(checkpoint(learned(2), 2))
+        keeper.close()
+    line = written_by(CONFIG, torch.device("cpu"))
+    assert lines_in(checkpoints) == [(line, line)]
+    assert keeper.versions()[0][WRITTEN_BY] == line
+    assert checkpoints.kept()[0].read() == again.kept()[0].read()
+
+
+@pytest.mark.parametrize("wrote", ["0.0.9 of another state", None])
+def test_what_wrote_a_checkpoint_first_is_still_known_when_it_is_written_anew(
+    checkpoints: FolderCheckpoints, monkeypatch: pytest.MonkeyPatch, wrote: str | None
+) -> None:
+    def save(n: int, state: EngineState) -> Saver:
+        keeper = Saver(checkpoints, Engine(CONFIG))
+        keeper.save(checkpoint(state, n), before_boundary=n)
+        keeper.close()
+        return keeper
+
+    with monkeypatch.context() as before:
+        # An earlier release had no such line.
+        before.setattr("service.trainer.saver.written_by", lambda *_: wrote or "")
+        save(1, learned(1))
+    if wrote is None:
+        [old] = checkpoints.kept()
+        assert WRITTEN_BY not in unpack(FORMAT, old.read())[1]
+    for n in (2, 3, 4):
+        state = learned(n)
+        keeper = save(n, replace(state, sub_task=replace(state.sub_task, number=1)))
+    kept = checkpoints.kept()[-1]
+    assert (kept.version, kept.note["without_raw"]) == (1, True)
+    line = written_by(CONFIG, torch.device("cpu"))
+    assert [of_file for of_file, _ in lines_in(checkpoints)] == [line, line, line, wrote]
+    # So it is in a copy that somebody asks for.
+    assert unpack(FORMAT, keeper.dump(keeper.find(1)))[1].get(WRITTEN_BY) == wrote
 
 
 def test_a_full_disk_is_told_once_in_a_line_until_there_is_room(
