@@ -6,6 +6,9 @@ accepted finds its version however long the backlog before it is.
 
 The hash goes from each version to the newest accepted rollback that names it, its entry; to
 nothing where none does. There is none before a trainer of this release has begun.
+
+An API process of an earlier release pins nothing. Of the rollbacks that such ones have accepted,
+the newest, which every release notes, is pinned here before anything is let go of.
 """
 
 from __future__ import annotations
@@ -24,12 +27,21 @@ LET_GO: Final = (
     BEFORE
     + """
 local fence, kept, branch_key, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local restoring, entries = KEYS[4], KEYS[5]
 local n_staying = tonumber(ARGV[2])
 if redis.call('GET', fence) ~= token then return redis.error_reply('LEASELOST') end
 redis.call('PERSIST', fence)
 local text = redis.call('GET', branch_key)
 local decided = text and cjson.decode(text).decided or '0-0'
+local newest, version_of_newest = redis.call('GET', restoring), nil
+if newest and before(decided, newest) then
+  local row = redis.call('XRANGE', entries, newest, newest)[1]
+  for i = 1, row and #row[2] or 0, 2 do
+    if row[2][i] == 'version' then version_of_newest = row[2][i + 1] end
+  end
+end
 local function named_by(version)
+  if version == version_of_newest then return newest end
   local entry = redis.call('HGET', kept, version)
   return entry and before(decided, entry) and entry or ''
 end
@@ -96,6 +108,7 @@ class KeptVersions:
         return set(map(int, pinned))
 
     def _asked(self, staying: Collection[int], spare: Collection[int]) -> Any:
-        keys = [self._redis.keys.fence, self._redis.keys.kept_versions, self._redis.keys.branch]
+        keys = self._redis.keys
+        names = [keys.fence, keys.kept_versions, keys.branch, keys.restoring, keys.input]
         arguments: list[Any] = [self._redis.token, len(staying), *staying, *spare]
-        return self._let_go(keys=keys, args=arguments)
+        return self._let_go(keys=names, args=arguments)

@@ -83,6 +83,22 @@ async def test_a_trainer_that_told_of_no_versions_has_all_rollbacks_accepted(
 
 
 @pytest.mark.anyio
+async def test_the_newest_rollback_that_an_earlier_release_has_accepted_keeps_its_version(
+    settings: MakeSettings,
+) -> None:
+    feed = feed_of(settings())
+    async with Stream.open(settings()) as stream:
+        before = await roll_back(stream, 1)  # no trainer of this release has begun yet
+        feed.kept_versions.tell([1, 2, 3, 4])
+        assert feed.kept_versions.let_go([3, 4, 5], [1, 2]) == {1}
+        assert feed.kept_versions.let_go([4, 5, 6], [1, 3]) == {1}
+        await roll_back(stream, 5)  # which is pinned by its own entry, and hides the other no more
+        assert feed.kept_versions.let_go([6, 7, 8], [1, 4, 5]) == {1, 5}
+        decide(feed, before)
+        assert feed.kept_versions.let_go([7, 8, 9], [1, 5, 6]) == {5}
+
+
+@pytest.mark.anyio
 async def test_a_rollback_that_ended_as_a_dead_letter_is_sent_again_to_what_is_kept_only(
     settings: MakeSettings,
 ) -> None:
