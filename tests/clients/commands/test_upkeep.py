@@ -585,6 +585,47 @@ def test_a_service_and_its_models_move_and_go_on(gmr: Callable[..., Any], tmp_pa
         assert running.stop() == 0
 
 
+@pytest.mark.slow
+def test_what_came_since_a_backup_is_sent_again_and_learned_once(
+    gmr: Callable[..., Any], tmp_path: Path
+) -> None:
+    here, there, archive = tmp_path / "here", tmp_path / "there", tmp_path / "backup.tar"
+    since, held = 8, 6
+    with forked_service(here, experts=False) as running:
+        running.wait_until_it_answers()
+        with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
+            own.make_model("pump-7", {"n_components": 3})
+            taught(own, BATCHES[:since])
+            taught(pump, BATCHES[:2])
+            result = gmr("backup", archive, "--data-dir", here)
+            assert result.exit_code == 0, result.output
+            after = taught(own, BATCHES[since:]), taught(pump, BATCHES[2:4])
+            own.make_model("pump-8", {"n_components": 3})
+        assert running.stop() == 0
+    assert gmr("restore", archive, "--data-dir", there).exit_code == 0
+    with forked_service(there, experts=False) as running:
+        running.wait_until_it_answers()
+        with GMRClient(running.url) as own, GMRClient(running.url, model="pump-7") as pump:
+            own.wait_until_ready()
+            assert [one.name for one in own.models()] == ["pump-7"]  # pump-8 is made again
+            for client, batches, first in ((own, BATCHES, held), (pump, BATCHES[:4], 0)):
+                again = [
+                    client.ingest(*labelled(one), batch_id=one.batch_id) for one in batches[first:]
+                ]
+                assert sum(one.duplicate for one in again) == 2  # the backup has them
+            assert (answers(own), answers(pump)) == after
+            for client, n in ((own, len(BATCHES)), (pump, 4)):
+                told = client.ledger()
+                assert told.accepted == told.learned == 20 * n
+            fates = [own.batch(str(one.batch_id)).state for one in BATCHES]
+            assert fates == ["learned"] * len(BATCHES)
+            directly = learned_directly(running.settings, BATCHES)
+            assert published(running.settings).to_bytes({}) == snapshot_bytes(
+                running.settings, directly
+            )
+        assert running.stop() == 0
+
+
 # gmr reset -----------------------------------------------------------------------------------
 
 
