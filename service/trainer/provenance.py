@@ -26,7 +26,11 @@ from numba.core.registry import cpu_target
 from core import extensions
 from core.config import EngineConfig
 from core.drift.baselines.river import RIVER
+from core.engine.checkpoint import FORMAT
+from core.errors import InvalidCheckpoint
+from core.tensors import unpack
 from service.distribution import own_version
+from service.store.kept import Kept
 
 WRITTEN_BY: Final = "written_by"
 """Key of the line, in a checkpoint and in its note."""
@@ -89,6 +93,15 @@ def code(config: EngineConfig) -> str:
 def code_of(line: str) -> str:
     """The code by a line that `written_by` has made somewhere."""
     return line.rpartition(ON)[0]
+
+
+def writer_of(kept: Kept) -> str:
+    """What wrote a checkpoint that `load` refuses; empty where nothing can be read of that."""
+    try:
+        _, text = unpack(FORMAT, kept.read())
+    except (OSError, InvalidCheckpoint):
+        return ""
+    return text.get(WRITTEN_BY, "")
 
 
 @cache

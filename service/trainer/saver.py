@@ -51,7 +51,7 @@ from service.store.kept import (
 from service.trainer.faults import is_machines
 from service.trainer.gate import Gate
 from service.trainer.ledger import Ledger
-from service.trainer.provenance import WRITTEN_BY, written_by
+from service.trainer.provenance import WRITTEN_BY, writer_of, written_by
 from service.trainer.totals import Totals
 
 logger = logging.getLogger(__name__)
@@ -354,8 +354,10 @@ class Saver:
                 raise  # whether it is damaged is not known
             except OtherRelease as error:
                 # An older one would lack what this one holds, and leaving it out would lose it.
+                by = writer_of(kept)
                 raise InvalidSettings(
-                    f"{kept.place} is whole, and another release wrote it: {error} Nothing was "
+                    f"{kept.place} is whole, and another release wrote it"
+                    f"{f' ({by})' if by else ''}: {error} Nothing was "
                     f"changed, and no older checkpoint is taken instead. Start that release, or "
                     f"a later one; or bring a backup of before into another data dir (gmr restore)."
                 ) from error

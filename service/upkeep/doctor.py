@@ -36,7 +36,7 @@ from service.store.in_folder import DAMAGED, kept_in
 from service.trainer.activity import stall_of
 from service.trainer.provenance import DIGEST, LIBRARIES
 from service.upkeep.reach import Reach, is_running, reach, redis_files
-from service.upkeep.report import ModelFacts, Report, advice_on, subject_of
+from service.upkeep.report import ModelFacts, Report, advice_on, refused, subject_of
 from service.upkeep.stored import look_at_store
 
 SILENT_S: Final = 30.0
@@ -153,7 +153,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
             facts.unreadable.append(one.path.name)
             report.add(
                 subject_of(name, "checkpoints"),
-                f"{one.path} cannot be read: {error}",
+                refused(one, error),
                 advice_on(error, "bring it back from a backup"),
                 blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
             )

@@ -9,7 +9,8 @@ from typing import Any
 from core.config import EngineConfig
 from core.counted import counted
 from core.errors import OtherRelease
-from service.trainer.provenance import WRITTEN_BY, code, code_of
+from service.store.kept import Kept
+from service.trainer.provenance import WRITTEN_BY, code, code_of, writer_of
 
 
 def advice_on(error: Exception, elsewhere: str) -> str:
@@ -25,6 +26,12 @@ def advice_on(error: Exception, elsewhere: str) -> str:
             "wrote it, or a later one."
         )
     return f"Nothing, if a newer one can be read: a start passes it by. Else {elsewhere}."
+
+
+def refused(kept: Kept, error: Exception) -> str:
+    """A checkpoint that cannot be read, in words."""
+    by = writer_of(kept) if isinstance(error, OtherRelease) else ""
+    return f"{kept.place} cannot be read: {error}" + f" It was written by {by}." * bool(by)
 
 
 @dataclass(frozen=True)

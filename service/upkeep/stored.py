@@ -13,7 +13,7 @@ from service.settings import Settings
 from service.store.choice import objects_of
 from service.store.in_objects import epoch_of, parse, unpointed
 from service.store.kept import StoreUnavailable
-from service.upkeep.report import ModelFacts, Report, advice_on, subject_of
+from service.upkeep.report import ModelFacts, Report, advice_on, refused, subject_of
 
 
 def look_at_store(
@@ -45,7 +45,7 @@ def look_at_store(
                 facts.unreadable.append(one.name)
                 report.add(
                     subject,
-                    f"{one.place} cannot be read: {error}",
+                    refused(one, error),
                     advice_on(error, "bring it back from an earlier version of the object"),
                     blocks=isinstance(error, OtherRelease) and not facts.checkpoints,
                 )

@@ -186,6 +186,11 @@ def test_a_checkpoint_of_a_later_release_is_no_damaged_one_and_no_backup_is_made
     told = gmr("doctor", "--data-dir", data_dir)
     assert told.exit_code == 1
     assert "start the release that wrote it, or a later one" in told.output
+    tensors, text = unpack("gmr-checkpoint-999", newest.read())
+    newest.path.write_bytes(pack(FORMAT, tensors, text | {"state": '{"invented": 1}'}))
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert f"It was written by 0.1.0 {DIGEST}, torch " in told.output
+    newest.path.write_bytes(pack("gmr-checkpoint-999", tensors, text))
     made = gmr("backup", tmp_path / "service.tar", "--data-dir", data_dir)
     assert made.exit_code == 2
     assert "'gmr-checkpoint-999'" in made.output

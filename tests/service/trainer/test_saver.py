@@ -135,8 +135,12 @@ def test_no_checkpoint_is_lost_to_a_release_that_cannot_read_it(
         format = "gmr-checkpoint-999" if later == "format" else FORMAT
         kept.path.write_bytes(pack(format, tensors, text))
     there = sorted(checkpoints.directory.iterdir())
-    with pytest.raises(InvalidSettings, match=r"3-3\.safetensors is whole, and another release"):
+    whole = r"3-3\.safetensors is whole, and another release"
+    with pytest.raises(InvalidSettings, match=whole) as refused:
         Saver(checkpoints, Engine(CONFIG)).recover()
+    line = written_by(CONFIG, torch.device("cpu"))
+    # Of another format nothing is known.
+    assert (f"another release wrote it ({line}): " in str(refused.value)) == (later != "format")
     assert sorted(checkpoints.directory.iterdir()) == there
 
 
