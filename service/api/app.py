@@ -151,6 +151,7 @@ def create_app(settings: Settings) -> FastAPI:
         summary="Gaussian mixture replay, live",
         description=DESCRIPTION,
         lifespan=lifespan,
+        openapi_url=None,  # `openapi.install` has a route of its own, as `docs.install` has
         docs_url=None,
         redoc_url=None,
         # The address that a redirection would name is the sender's word, the header Host.

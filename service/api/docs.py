@@ -14,6 +14,8 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
+from service.api import openapi
+
 ASSETS: Final = "/docs/assets"
 CONTENT_SECURITY: Final = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -30,7 +32,7 @@ def install(app: FastAPI) -> None:
     async def docs() -> HTMLResponse:
         # Relative addresses, so that a proxy may serve the page below any path.
         page = get_swagger_ui_html(
-            openapi_url=f".{app.openapi_url}",
+            openapi_url=f".{openapi.PATH}",
             title=app.title,
             swagger_js_url=f".{ASSETS}/swagger-ui-bundle.js",
             swagger_css_url=f".{ASSETS}/swagger-ui.css",

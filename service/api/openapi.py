@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
+from service.api import answers
 from service.api.negotiation import JSON, SAFETENSORS
 from service.api.problems import FRAMEWORK, PROBLEM_JSON, PROBLEMS
 from service.wire import MAX_SAMPLE_ID_LENGTH
+
+PATH: Final = "/openapi.json"
+
+SERVERS: Final = [{"url": ".", "description": "The service that this document comes from."}]
+"""Relative to the address of the document: a proxy may serve it below any path, and a named model
+has one of its own."""
 
 PROBLEM_SCHEMA: Final = "Problem"
 
@@ -137,7 +144,7 @@ def forms(*media_types: str) -> dict[str, Any]:
 
 
 def install(app: FastAPI) -> None:
-    """Give `app` the OpenAPI document of this module's making."""
+    """Give `app` the OpenAPI document of this module's making, and the route that serves it."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -145,6 +152,11 @@ def install(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # the documented way
+
+    # The framework's own route names a root without the path of a proxy, which it cannot know.
+    @app.get(PATH, include_in_schema=False)
+    async def served() -> Response:
+        return answers.json({**openapi(), "servers": SERVERS})
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from service.api.app import create_app
 from service.api.routes.events import KINDS
 from service.settings import Settings
-from tests.service.api.stack import samples
+from tests.service.api.stack import samples, serving
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "openapi.json"
 
@@ -102,6 +102,13 @@ def test_the_committed_document_is_the_one_that_is_served(
     if COMMITTED.read_bytes() != wanted:
         (tmp_path / "openapi.json").write_bytes(wanted)
         pytest.fail(f"The API has changed. If that is meant: cp {tmp_path}/openapi.json docs/")
+
+
+def test_the_document_that_is_served_names_its_own_place_as_the_server() -> None:
+    with serving(Settings(redis_url="redis://127.0.0.1:1", port=0)) as client:  # type: ignore[arg-type]
+        served = client.get("/openapi.json").json()
+        assert [one["url"] for one in served["servers"]] == ["."]
+        assert client.get("/models/pump/openapi.json").json() == served
 
 
 def test_every_kind_of_event_is_named(document: dict[str, Any]) -> None:
