@@ -27,11 +27,15 @@ VERSION_HEADER = "X-Model-Version"
 
 
 def json(
-    document: Mapping[str, object], *, status: int = 200, version: int | None = None
+    document: Mapping[str, object],
+    *,
+    status: int = 200,
+    version: int | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """The document as JSON; numpy arrays in it become lists."""
     content = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-    return Response(content, status, _headers(version), JSON)
+    return Response(content, status, {**(_headers(version) or {}), **(headers or {})}, JSON)
 
 
 def safetensors(

@@ -11,7 +11,6 @@ Rules of this module:
 from __future__ import annotations
 
 import gzip
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -20,6 +19,7 @@ from typing import Final
 
 from fastapi import Request, Response
 
+from service.api.entity_tag import is_known, tag_of
 from service.api.negotiation import GZIP, choose_coding
 
 TYPES: Final[Mapping[str, str]] = {
@@ -61,8 +61,8 @@ class Asset:
             >>> Asset.of("a.css", b"p { margin: 0 }").media_type
             'text/css; charset=utf-8'
         """
-        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        return cls(TYPES[name.rpartition(".")[2]], content, gzip.compress(content, mtime=0), tag)
+        packed = gzip.compress(content, mtime=0)
+        return cls(TYPES[name.rpartition(".")[2]], content, packed, tag_of(content))
 
     def answer(self, request: Request, headers: Mapping[str, str] | None = None) -> Response:
         """The file, compressed where the client reads that; 304 where it has it already.
@@ -75,7 +75,7 @@ class Asset:
             NotAcceptable: The client wants it neither compressed nor plain.
         """
         every = {**HEADERS, "ETag": self.tag, **(headers or {})}
-        if self.tag in _tags(request.headers.get("if-none-match", "")):
+        if is_known(self.tag, request):
             return Response(status_code=304, headers=every)
         if choose_coding(request.headers.get("accept-encoding")) == GZIP:
             every["Content-Encoding"] = GZIP
@@ -95,8 +95,3 @@ def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Travers
             yield from _files(one, f"{prefix}{one.name}/")
         elif one.name.rpartition(".")[2] in TYPES:
             yield f"{prefix}{one.name}", one
-
-
-def _tags(text: str) -> set[str]:
-    """Entity tags of an `If-None-Match`; what a proxy has marked as weak counts, too."""
-    return {tag.strip().removeprefix("W/") for tag in text.split(",")}

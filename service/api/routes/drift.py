@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from service.api import answers
@@ -12,6 +12,7 @@ from service.api.admission import check_boundary
 from service.api.bodies import read_model
 from service.api.boundaries import Boundaries, Declaration, Declared
 from service.api.drift_state import DriftState, Report
+from service.api.entity_tag import is_known, tag_of_facts
 from service.api.errors import OutOfRange, Unavailable
 from service.api.not_begun import not_begun
 from service.api.openapi import json_body, problems
@@ -20,7 +21,7 @@ from service.api.query import StrictRoute
 from service.api.routes.health import leads
 from service.api.since import start_of
 from service.api.who import asker
-from service.broker.feature_names import FeatureNames
+from service.broker.feature_names import FeatureNames, with_names
 from service.broker.keys import QUARANTINE_LENGTH
 from service.broker.notes import Notes, told
 from service.broker.records import Record
@@ -152,7 +153,10 @@ async def drift(request: Request) -> Response:
     operation_id="boundaries",
     summary="Every boundary found",
     response_model=Boundaries,
-    responses=problems(422, 503),
+    responses={
+        304: {"description": "As it was when the answer with this entity tag came; no body."},
+        **problems(422, 503),
+    },
 )
 async def boundaries(
     request: Request,
@@ -163,23 +167,36 @@ async def boundaries(
             "then or later. Without it: all."
         ),
     ] = None,
+    if_none_match: Annotated[
+        str | None,
+        Header(description="`ETag` of an earlier answer, which is sent again if it has changed."),
+    ] = None,
 ) -> Response:
     """Oldest first."""
     stream = parts_of(request).stream
-    records = await stream.reports.boundaries(start_of(since))
+    start = start_of(since)
+    # What decides the answer is read first: few things, however many boundaries there are. None of
+    # these ever changes, and what comes meanwhile is told to whoever asks again with this tag.
+    newest = [record.id for record in await stream.reports.newest_boundaries(1)]
     branch = await stream.reports.branch()
     notes = await Notes(stream).all()
-    named = await FeatureNames(stream).in_records([record.data for record in records])
+    names = await FeatureNames(stream).kept()
+    release = request.app.version
+    headers = {
+        "ETag": tag_of_facts(release, stream.keys.model, start, newest, branch, notes, names)
+    }
+    if is_known(headers["ETag"], request):
+        return Response(status_code=304, headers=headers)
     rows = [
         {
             "id": record.id,
-            **data,
+            **with_names(record.data, names),
             "dropped": branch.drops(record.data["entry_id"]),
             "notes": told(record, notes.get(record.id, ())),
         }
-        for record, data in zip(records, named, strict=True)
+        for record in await stream.reports.boundaries(start)
     ]
-    return answers.json({"boundaries": rows})
+    return answers.json({"boundaries": rows}, headers=headers)
 
 
 @router.get(

@@ -17,6 +17,8 @@ export class Problem extends Error {
 
 const PATIENCE_MS = 15_000; // a connection may be dead without a word, as after a laptop slept
 
+const NOT_MODIFIED = 304;
+
 /** Is told ("refused") when the service wants a key. */
 export const unauthorized = new EventTarget();
 
@@ -35,7 +37,7 @@ async function ask(path, options) {
   } catch {
     throw new Problem(0, "unreachable", "The service does not answer. The page goes on trying.");
   }
-  if (response.ok) {
+  if (response.ok || response.status === NOT_MODIFIED) {
     Object.assign(reached, { at: performance.now(), time: Date.parse(response.headers.get("Date") ?? "") / 1000 });
     return response;
   }
@@ -47,12 +49,22 @@ async function ask(path, options) {
   throw new Problem(response.status, type, problem.detail ?? `The answer was ${response.status}.`);
 }
 
+/** Answers with an entity tag, by path: they are sent again only where they have changed. @type {Map<string, {tag: string, answer: any}>} */
+const kept = new Map();
+
 /**
  * @param {string} path
  * @returns {Promise<any>}
  */
 export async function get(path) {
-  return (await ask(path, { signal: AbortSignal.timeout(PATIENCE_MS) })).json();
+  const before = kept.get(path);
+  /** @type {HeadersInit} */
+  const headers = before ? { "If-None-Match": before.tag } : {};
+  const response = await ask(path, { headers, signal: AbortSignal.timeout(PATIENCE_MS) });
+  if (before && response.status === NOT_MODIFIED) return before.answer;
+  const [tag, answer] = [response.headers.get("ETag"), await response.json()];
+  if (tag) kept.set(path, { tag, answer });
+  return answer;
 }
 
 /**

@@ -17,9 +17,11 @@ from PIL import Image
 from service.api.boundaries import Boundaries, Boundary
 from service.api.drift_state import DriftState
 from service.api.routes.drift import History, Quarantine
+from service.broker.reports import Reports
 from service.settings import Settings
 from service.wire import RawBatch
 from tests.service.api.stack import (
+    N_FEATURES,
     labels,
     learned,
     make_settings,
@@ -268,6 +270,50 @@ def test_boundaries_can_be_asked_for_from_a_point_on(drifted: httpx2.Client) -> 
     assert ask(second["id"]) == []
     assert ask(0) == [1, 2]
     assert ask(second["time"] + 60) == []
+
+
+def test_boundaries_are_sent_again_where_something_of_them_has_changed(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = settings(detector="none", preset="flat", checkpoint_interval_s=0.05)
+    with training(own), serving(own) as client:
+        path, tags = "/drift/boundaries", list[str]()
+
+        def changed() -> list[dict[str, Any]]:
+            """The list, which is another than before; and then it is the same."""
+            answer = client.get(path, headers={"If-None-Match": ", ".join(tags) or '"none"'})
+            assert answer.status_code == 200
+            tags.append(answer.headers["etag"])
+            with monkeypatch.context() as context:
+                context.delattr(Reports, "boundaries")  # which nobody needs
+                again = client.get(path, headers={"If-None-Match": f"W/{tags[-1]}"})
+            assert (again.status_code, again.content) == (304, b"")
+            assert again.headers["etag"] == tags[-1]
+            rows: list[dict[str, Any]] = answer.json()["boundaries"]
+            return rows
+
+        def declare() -> None:
+            teach(client, batches=2)
+            client.post("/drift/boundary").raise_for_status()
+            learned(client)
+
+        assert changed() == []
+        declare()
+        [first] = changed()
+        declare()
+        _, second = changed()
+        for text in ("The lens was cleaned.", "It had been dirty."):
+            client.post(f"{path}/{first['id']}/notes", json={"text": text}).raise_for_status()
+            assert changed()[0]["notes"][-1]["text"] == text
+        names = [f"f{place}" for place in range(N_FEATURES)]
+        client.put("/model/feature-names", json={"feature_names": names}).raise_for_status()
+        changed()
+        version = {"version": second["version_before"]}
+        client.post("/model/rollback", json=version).raise_for_status()
+        wait_until(lambda: client.get(path).json()["boundaries"][1]["dropped"])
+        assert [row["dropped"] for row in changed()] == [False, True]
+        later = client.get(path, params={"since": 0}, headers={"If-None-Match": tags[-1]})
+        assert later.status_code == 200
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-1", "nan", "1e99", "1-2-3", "("])

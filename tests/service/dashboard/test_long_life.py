@@ -277,6 +277,31 @@ def test_a_page_holds_no_more_after_thousands_of_events_and_many_breaks(
         assert after["JSHeapUsedSize"] < before["JSHeapUsedSize"] + 1e6
 
 
+def test_boundaries_are_not_sent_again_while_they_are_as_they_were(
+    browser: Browser, stream: httpx2.Client
+) -> None:
+    with visiting(browser, url_of(stream)) as visit:
+        page = visit.page
+        listed = page.locator("#boundaries li")
+        expect(listed).to_have_count(1)
+        [boundary] = stream.get("/drift/boundaries").json()["boundaries"]
+
+        def asked_again() -> int:
+            page.wait_for_timeout(1100)  # a question a second at most
+            with page.expect_response("**/drift/boundaries") as answer:
+                page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            return answer.value.status
+
+        assert asked_again() == 304
+        expect(listed).to_have_count(1)
+        note = {"text": "The lens was cleaned."}
+        stream.post(f"/drift/boundaries/{boundary['id']}/notes", json=note).raise_for_status()
+        assert asked_again() == 200
+        expect(listed).to_contain_text("1 note")
+        assert asked_again() == 304
+        expect(listed).to_contain_text("1 note")
+
+
 def test_what_was_said_goes_after_a_while(
     browser: Browser, settings: Callable[..., Settings]
 ) -> None:
