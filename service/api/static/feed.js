@@ -1,5 +1,7 @@
 // Server-sent events, from where the history that was read ends.
 
+import { Line } from "./line.js";
+
 const RETRY_MS = 2000;
 const LONGEST_MS = 60_000;
 const STEADY_MS = 30_000; // a connection that stood so long was none of the kind that breaks at once
@@ -16,13 +18,11 @@ export class Feed {
    * @param {() => void} broke called a while after a break, and after a long time out of sight
    */
   constructor(heard, changed, broke) {
-    this.heard = heard;
     this.changed = changed;
     this.broke = broke;
-    this.last = "0";
-    /** @type {EventSource | null} */
-    this.source = null;
+    this.line = new Line(heard, (live) => (live ? this.stands() : this.breaks()));
     this.broken = true; // until there is a history to go on from
+    this.opened = Infinity;
     this.pause = RETRY_MS;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.retry = undefined;
@@ -33,56 +33,36 @@ export class Feed {
         hid = performance.now();
         this.stop();
       } else if (this.broken || performance.now() - hid > SHORT_MS) this.broke();
-      else this.open();
+      else this.line.join();
     });
   }
 
   /** @param {string} after id of the last event that is known */
   follow(after) {
-    this.last = after;
-    this.broken = false;
     this.stop();
-    if (!document.hidden) this.open();
+    this.line.last = after;
+    this.broken = false;
+    if (!document.hidden) this.line.join();
   }
 
-  open() {
-    if (this.source) return;
-    const source = (this.source = new EventSource(`events?after=${this.last}`));
-    let opened = Infinity;
-    source.onopen = () => {
-      opened = performance.now();
-      this.changed(true);
-    };
-    source.onerror = () => {
-      if (this.source !== source) return;
-      this.changed(false);
-      this.stop();
-      this.broken = true;
-      if (performance.now() - opened > STEADY_MS) this.pause = RETRY_MS;
-      this.retry = setTimeout(() => document.hidden || this.broke(), this.pause);
-      this.pause = Math.min(LONGEST_MS, 2 * this.pause);
-    };
-    for (const kind of KINDS) {
-      source.addEventListener(kind, (event) => {
-        if (event.lastEventId) this.last = event.lastEventId;
-        this.heard(kind, JSON.parse(event.data), event.lastEventId);
-      });
-    }
+  stands() {
+    this.opened = Math.min(this.opened, performance.now());
+    this.changed(true);
+  }
+
+  breaks() {
+    this.changed(false);
+    const steady = performance.now() - this.opened > STEADY_MS;
+    this.stop();
+    this.broken = true;
+    if (steady) this.pause = RETRY_MS;
+    this.retry = setTimeout(() => document.hidden || this.broke(), this.pause);
+    this.pause = Math.min(LONGEST_MS, 2 * this.pause);
   }
 
   stop() {
     clearTimeout(this.retry);
-    this.source?.close();
-    this.source = null;
+    this.opened = Infinity;
+    this.line.leave();
   }
 }
-
-const KINDS = [
-  "batch_learned", "batch_set_aside", "batch_passed", "mode_changed", "change_detected",
-  "labels_held", "ert_changed", "set_aside_released", "windows_settled", "boundary",
-  "change_continued", "samples_repeated", "prior_shift", "features_drifting", "outlier_burst",
-  "outlier_burst_continued", "shadow_alarm",
-  "replay", "class_discovered", "labels_matched", "labels_missed", "class_proposed",
-  "proposal_closed", "unknowns_learned", "model_published", "version_held", "hold_ended",
-  "model_restored", "entry_rejected", "dead_letters_dropped", "missed",
-];

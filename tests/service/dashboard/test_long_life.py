@@ -26,6 +26,7 @@ performance.now = () => now() + later;
 """A clock that a test puts forward."""
 
 TOLD = """
+window.told = 0;
 window.EventSource = class extends EventTarget {
     static CLOSED = 2;
     constructor() {
@@ -41,7 +42,7 @@ window.EventSource = class extends EventTarget {
 TELL = """events => {
     for (const data of events) {
         source.dispatchEvent(new MessageEvent(data.kind,
-            { data: JSON.stringify(data), lastEventId: '0' }));
+            { data: JSON.stringify(data), lastEventId: `${Date.now()}-${told += 1}` }));
     }
 }"""
 
