@@ -8,6 +8,7 @@ import { amount, inShort } from "./usual.js";
 import { goBack } from "./versions.js";
 
 const MOST_LISTED = 100;
+const NO_SUCH = [404, 422]; // an id that is none, too
 
 /** @type {Record<string, string>} */
 const SIGNALS = {
@@ -70,6 +71,7 @@ export function showBoundaries(boundaries, model) {
  * @param {any[]} kept versions that can be gone back to
  * @param {() => void} again called when another version may answer
  * @param {() => boolean} still whether it is this one that somebody wants to see
+ * @returns {Promise<boolean>} whether there is nothing more to ask for
  */
 export async function openBoundary(id, model, kept, again, still) {
   const place = byId("boundary-page");
@@ -77,12 +79,13 @@ export async function openBoundary(id, model, kept, again, still) {
   let row;
   try {
     row = await get(`drift/boundaries/${encodeURIComponent(id)}`);
-    if (!still()) return;
   } catch (problem) {
-    if (!still()) return;
-    place.replaceChildren(make("h2", { tabindex: -1 }, "No such boundary"), make("p", {}, /** @type {Error} */ (problem).message));
-    return;
+    if (!still()) return true;
+    const { status, message } = /** @type {import("./service.js").Problem} */ (problem);
+    place.replaceChildren(make("h2", { tabindex: -1 }, NO_SUCH.includes(status) ? "No such boundary" : "Not known at the moment"), make("p", {}, message));
+    return NO_SUCH.includes(status);
   }
+  if (!still()) return true;
   const why = row.explanation ?? {};
   const before = kept.find((one) => one.version === row.version_before);
   const late = row.sample_index - row.estimated_start_sample;
@@ -112,6 +115,7 @@ export async function openBoundary(id, model, kept, again, still) {
     make("p", {}, `Version ${count(row.version_before)} answered before, version ${count(row.version_after)} was the first after. `,
       before ? goBack(before, model, again) : `Version ${count(row.version_before)} is not kept any more.`),
     make("p", { class: "faint" }, make("a", { href: `drift/boundaries/${row.id}` }, "All of it as JSON")));
+  return true;
 }
 
 /** @type {Record<string, string>} */

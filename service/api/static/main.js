@@ -13,7 +13,7 @@ import { byId, make, say, show } from "./element.js";
 import { showFeatures } from "./features.js";
 import { Feed } from "./feed.js";
 import { count } from "./format.js";
-import "./key.js";
+import { tellRefused } from "./key.js";
 import * as gate from "./gate.js";
 import { showModels } from "./models.js";
 import * as modes from "./modes.js";
@@ -68,6 +68,7 @@ async function state() {
   if (turn < answered) return;
   answered = turn;
   known.report.tried = performance.now();
+  tellRefused("phase-says", drift.status === "rejected" ? drift.reason : null);
   if (model.status === "fulfilled" && known.model && known.model.name !== model.value.name) otherModel();
   if (drift.status === "fulfilled") {
     known.report.asked = performance.now();
@@ -114,16 +115,17 @@ async function ask(what) {
   try {
     const answer = await get(paths[what]);
     known[what] = what === "versions" ? answer : answer[what];
+    tellRefused(`${what}-none`, null);
     draw();
   } catch (problem) {
-    // Away for the moment, and asked again soon; but where somebody may not know, "none" is untrue.
-    if (/** @type {any} */ (problem).status === 403) say(byId(`${what}-none`), /** @type {Error} */ (problem).message);
+    tellRefused(`${what}-none`, problem); // else away for the moment, and asked again soon
   }
 }
 
 function everything() {
   for (const what of /** @type {const} */ (["boundaries", "proposals", "outliers", "versions"])) void again(what);
   void showModels().catch(() => { /* away for the moment; asked again soon */ });
+  if (unopened) void route();
 }
 
 /** Ask for all of it again: what is known may be of another model, or of long ago. */
@@ -229,9 +231,13 @@ function drawNow() {
   if (!byId("overview").hidden) charts.update(curve.points, marks, drift?.shadows ?? []);
 }
 
+/** Whether the page of a boundary has yet to be told what it is about. */
+let unopened = false;
+
 async function route() {
   const [, id] = /^#\/boundary\/([0-9-]+)$/.exec(location.hash) ?? [null, null];
   turn(id);
+  unopened = false;
   if (id === null) {
     // A link from the page of a boundary to a section of the overview, which was hidden until now.
     if (/^#[a-z-]+$/.test(location.hash)) document.getElementById(location.hash.slice(1))?.scrollIntoView();
@@ -241,8 +247,10 @@ async function route() {
   await keepUsual(known.model);
   if (!known.versions) await again("versions");
   const still = () => location.hash === `#/boundary/${id}`;
-  if (still()) await openBoundary(id, known.model, known.versions?.versions ?? [], everything, still);
   if (!still()) return;
+  const opened = await openBoundary(id, known.model, known.versions?.versions ?? [], everything, still);
+  if (!still()) return;
+  unopened = !opened;
   scrollTo(0, 0);
   byId("boundary-page").querySelector("h2")?.focus();
 }

@@ -78,6 +78,26 @@ def test_what_a_proxy_says_for_a_service_that_is_away_is_no_news_of_the_trainer(
         expect(page.locator("#phase")).to_have_text("Waiting for samples")
 
 
+def test_the_page_of_a_boundary_that_could_not_be_had_comes_later(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    own = settings(detector="none", preset="flat")
+    with training(own), serving(own) as client, visiting(browser, url_of(client)) as visit:
+        page = visit.page
+        teach(client, 3)
+        client.post("/drift/boundary").raise_for_status()
+        link = page.locator("#boundaries a")
+        expect(link).to_be_visible()
+        page.route("**/drift/boundaries/*", lambda route: route.fulfill(status=502))
+        link.click()
+        title = page.locator("#boundary-page h2")
+        expect(title).to_have_text("Not known at the moment")
+        expect(page.locator("#boundary-page")).to_contain_text("The page goes on trying.")
+        page.unroute("**/drift/boundaries/*")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # or 15 s later
+        expect(title).to_contain_text("Boundary 1")
+
+
 def test_one_question_that_fails_changes_no_headline(
     browser: Browser, settings: MakeSettings
 ) -> None:

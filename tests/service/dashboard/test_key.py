@@ -43,6 +43,44 @@ def test_whoever_looks_is_asked_for_a_key_once(
         context.close()
 
 
+def test_what_a_key_may_not_see_is_said_until_another_key_may(
+    browser: Browser, settings: Callable[..., Settings]
+) -> None:
+    made = settings(admin_key=SecretStr(OPERATOR))
+    with training(made), serving(made) as client:
+        url = str(client.base_url)
+        with GMRClient(url, api_key=OPERATOR) as admin:
+            reads = admin.make_api_key("somebody", ["read"]).key
+        with visiting(browser, url) as visit:
+            page = visit.page
+            outliers, another = page.locator("#outliers-none"), page.locator("#key-other")
+            dialog = page.get_by_role("dialog", name="Who is looking?")
+
+            def give(key: str) -> None:
+                dialog.get_by_label("Key").fill(key)
+                with page.expect_navigation():
+                    dialog.get_by_role("button", name="Look").click()
+
+            expect(dialog).to_be_visible()
+            expect(dialog.get_by_role("button", name="Not now")).to_be_hidden()
+            expect(another).to_be_hidden()
+            give(reads)
+            expect(outliers).to_contain_text("this needs admin")
+            another.click()
+            check_accessible(page)
+            dialog.get_by_role("button", name="Not now").click()
+            expect(dialog).to_be_hidden()
+            # Another window, which has the same cookies, gives a key that may.
+            page.evaluate(
+                """key => fetch('session', { method: 'POST',
+                    headers: { Authorization: `Bearer ${key}` } })""",
+                OPERATOR,
+            )
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            expect(outliers).to_contain_text("None. Outliers that come together")
+            expect(another).to_be_hidden()
+
+
 def test_a_key_for_some_models_finds_them_from_the_page_of_the_service(
     browser: Browser, settings: Callable[..., Settings], pictures: Path
 ) -> None:
@@ -65,6 +103,7 @@ def test_a_key_for_some_models_finds_them_from_the_page_of_the_service(
                 expect(choice.locator("option")).to_have_text(["choose a model", *there])
                 check_accessible(page)
                 page.screenshot(path=pictures / "limited-key.png", full_page=True)
+                expect(page.get_by_role("button", name="Another key")).to_be_visible()
                 choice.select_option("pump-7")
                 page.wait_for_url("**/models/pump-7/")
                 expect(page.locator("#link")).to_have_text("live")
