@@ -24,10 +24,17 @@ const SIGNALS = {
 export function cause(row, model) {
   if (row.detector === "declared") return "declared by a person";
   const kind = isKnown(row.recurrence_of) ? `sub-task ${row.recurrence_of} has come back`
+    : bothWays(row) ? "some samples became more likely, others less"
     : SIGNALS[row.signal] ?? (row.signal ? `signal ${row.signal}` : `found by ${row.detector}`);
   const [first] = row.explanation?.features ?? [];
   // Single pixels say nothing to people.
   return first && !model?.image_shape ? `${kind}: ${changed(first)}` : kind;
+}
+
+/** Whether the mean of likelihoods has gone the other way than the signal: that is of some only. @param {any} row */
+function bothWays(row) {
+  const effect = row.explanation?.effect;
+  return isKnown(effect) && (row.signal === "likelihood" ? effect < 0 : row.signal === "inliers" && effect > 0);
 }
 
 /** @param {any} one feature of an explanation */
@@ -41,6 +48,7 @@ export function changed(one) {
   const deviation = one.deviation_before ?? one.deviation_now;
   const now = `${name} ${amount(one.mean, deviation)}`;
   if (!isKnown(one.before)) return now;
+  if (one.deviation_now === 0 && one.deviation_before) return `${name} stays at ${amount(one.mean, deviation)}, before it varied by ${decimal(one.deviation_before, 2)}`;
   const spread = isKnown(one.deviation_now) && isKnown(one.deviation_before) && Math.abs(one.mean - one.before) < 0.5 * one.deviation_before
     && (one.deviation_now > 1.5 * one.deviation_before || one.deviation_now < one.deviation_before / 1.5);
   return spread ? `${name} varies by ${decimal(one.deviation_now, 2)}, before by ${decimal(one.deviation_before, 2)}`

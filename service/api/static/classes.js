@@ -1,11 +1,11 @@
 // Prequential accuracy of each class, and shares of classes among the newest samples.
 
 import { byId, make, show } from "./element.js";
-import { decimal, percent, plural } from "./format.js";
+import { byLabel, decimal, percent, plural } from "./format.js";
 
 /** @param {any} drift GET /drift */
 export function showClasses(drift) {
-  const rows = drift?.class_accuracies ?? [];
+  const rows = (drift?.class_accuracies ?? []).toSorted((/** @type {any} */ one, /** @type {any} */ other) => byLabel(one.label, other.label));
   byId("classes-none").hidden = rows.length > 0;
   show(byId("classes"), rows, () => rows.map((/** @type {any} */ one) => make("li", {},
     make("b", { title: one.label }, one.label),

@@ -25,9 +25,14 @@ export function percent(value, digits = 1) {
  */
 export function decimal(value, digits = 3) {
   if (!isKnown(value)) return UNKNOWN;
-  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e15)) return scientific(value);
-  if (Math.abs(value) >= 10 ** digits) return whole.format(value);
-  return String(Number(value.toPrecision(digits)));
+  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e15)) return withMinus(scientific(value));
+  if (Math.abs(value) >= 10 ** digits) return withMinus(whole.format(value));
+  return withMinus(String(Number(value.toPrecision(digits))));
+}
+
+/** With a minus as wide as a plus, not a hyphen. @param {string} number */
+export function withMinus(number) {
+  return number.replace("-", "−");
 }
 
 /** @param {number} value */
@@ -61,6 +66,17 @@ export function lasting(seconds) {
  */
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+const natural = new Intl.Collator("en", { numeric: true });
+
+/**
+ * Labels as people look for them: 2 before 10, and words by their letters.
+ * @param {string | number} one
+ * @param {string | number} other
+ */
+export function byLabel(one, other) {
+  return natural.compare(String(one), String(other));
 }
 
 /**

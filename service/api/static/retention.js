@@ -1,13 +1,14 @@
 // How well every past sub-task is still held, by samples that the model drew when it ended.
 
 import { byId, enumerated, make, show, showEach } from "./element.js";
-import { UNKNOWN, decimal, isKnown, percent, plural } from "./format.js";
+import { UNKNOWN, byLabel, decimal, isKnown, percent, plural } from "./format.js";
 
 const MOST_NAMED = 6; // all are told below
 
 /** @param {any} model GET /model */
 export function showRetention(model) {
-  const held = model?.held ?? [];
+  const held = (model?.held ?? []).map((/** @type {any} */ one) => ({ ...one,
+    classes: one.classes.toSorted((/** @type {any} */ a, /** @type {any} */ b) => byLabel(a.label, b.label)) }));
   byId("retention-none").hidden = held.length > 0;
   byId("retention").hidden = held.length === 0;
   showEach(byId("retention-rows"), held.toReversed().flatMap((/** @type {any} */ one) => [

@@ -4,10 +4,11 @@ import { byId, make, say } from "./element.js";
 import { count, decimal, isKnown, percent } from "./format.js";
 import { picture } from "./picture.js";
 import { drawn, post } from "./service.js";
-import { standOut } from "./usual.js";
+import { featureNames, standOut } from "./usual.js";
 
 const INK = 0.07; // width of the pen, of the picture
 const SURE = 3; // classes that are named
+const MOST_NAMED = 12; // features
 
 /** @typedef {{model: any}} Shared */
 
@@ -155,7 +156,13 @@ function pen(model) {
 export function fit(model) {
   const shape = model?.image_shape;
   byId("sample-draw").hidden = !shape || shape[2] === 3;
-  say(byId("sample-wants"), model?.features ? `${count(model.features)} numbers make a sample${shape ? ", from 0 to 1, row by row" : ""}.` : "Nothing has been learned yet.");
+  say(byId("sample-wants"), model?.features ? `${count(model.features)} numbers make a sample${shape ? ", from 0 to 1, row by row" : inTheirOrder(featureNames())}.` : "Nothing has been learned yet.");
+}
+
+/** @param {string[] | null} names of features */
+function inTheirOrder(names) {
+  const left = (names?.length ?? 0) - MOST_NAMED;
+  return names ? `: ${names.slice(0, MOST_NAMED).join(", ")}${left > 0 ? ` and ${count(left)} more` : ""}` : "";
 }
 
 /** @param {string} message */

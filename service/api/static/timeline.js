@@ -3,7 +3,7 @@
 
 import { changed } from "./boundary.js";
 import { byId, enumerated, make, say, show, showEach } from "./element.js";
-import { isKnown, plural } from "./format.js";
+import { byLabel, isKnown, plural } from "./format.js";
 import { caption, extent, picture } from "./picture.js";
 import { drawn, get } from "./service.js";
 import { inShort, usualKey } from "./usual.js";
@@ -222,7 +222,7 @@ function stamp(sample) {
  * @returns {{classes: (string | number)[], samples: number[][] | null, labels?: (string | number)[]}} labels of the samples, where they have any
  */
 function look(task, tasks, drift, model, again, inSight) {
-  const classes = classesOf(task, tasks, drift, model);
+  const classes = classesOf(task, tasks, drift, model).toSorted(byLabel);
   const version = model?.model_version ?? 0;
   if (!version) return { classes, samples: null };
   if (classes.length) {

@@ -1,7 +1,7 @@
 // What is usual of each feature of a table, by samples that the model draws: so sensors with units
 // of their own are drawn beside each other, and what stands out is named.
 
-import { decimal } from "./format.js";
+import { decimal, withMinus } from "./format.js";
 import { drawn, get } from "./service.js";
 
 const DRAWN = 400;
@@ -110,6 +110,11 @@ export function inShort(features, most = 2) {
   }).join(", ");
 }
 
+/** What people call the features; null where they have no names, or none that is known. */
+export function featureNames() {
+  return kept.usual?.names ?? null;
+}
+
 /** What a picture depends on, beside the sample. */
 export function usualKey() {
   return kept.usual && [kept.version, kept.usual.names?.length];
@@ -124,5 +129,5 @@ export function amount(value, deviation) {
   const size = Math.max(Math.abs(value), deviation ?? 0);
   if (size && (size < SMALL || size >= LARGE)) return decimal(value);
   const fine = deviation ? Math.ceil(-Math.log10(deviation)) : 3;
-  return value.toLocaleString("en", { maximumFractionDigits: Math.min(9, Math.max(0, fine)), useGrouping: Math.abs(value) >= 1e4 });
+  return withMinus(value.toLocaleString("en", { maximumFractionDigits: Math.min(9, Math.max(0, fine)), useGrouping: Math.abs(value) >= 1e4 }));
 }

@@ -289,7 +289,7 @@ def test_amounts_far_from_one_are_told_by_their_power_of_ten(
     with visiting(browser, url_of(stream)) as visit:
         for value, deviation, said in (
             (5.2e-12, 1e-12, "5.2 · 10⁻¹²"),
-            (-3e38, 1e37, "-3.0 · 10³⁸"),
+            (-3e38, 1e37, "\N{MINUS SIGN}3.0 · 10³⁸"),
             (0, 1e-12, "0"),
             (0, 0, "0"),
             (21.26, 0.3, "21.3"),

@@ -68,6 +68,57 @@ def test_what_happened_while_no_api_answered_is_caught_up_with(
         visit.complaints.clear()  # that the network was away
 
 
+CAUSE = """async (row) => (await import('/static/boundary.js')).cause(row, null)"""
+
+
+def test_classes_are_listed_by_their_labels_in_whichever_order_they_came(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    quiet = settings(detector="none", preset="flat", checkpoint_interval_s=0.05)
+    digits = Digits()
+    with training(quiet), serving(quiet) as client, visiting(browser, url_of(client)) as visit:
+        page = visit.page
+        for label in (7, 2, 5):
+            digits.send(client, (label,), 100)
+        expect(page.locator("#sub-tasks li")).to_contain_text("2, 5, 7")
+        expect(page.locator("#classes b")).to_have_text(["2", "5", "7"])
+        declare(client, digits, 1)
+        expect(page.locator("#retention tbody th").first).to_contain_text("2, 5, 7")
+        one, other = page.evaluate(
+            """async () => {
+                const { byLabel } = await import('/static/format.js');
+                return [[10, 'b', 9, 'a'], ['pump 10', 'pump 9']].map((all) => all.sort(byLabel));
+            }"""
+        )
+        assert (one, other) == ([9, 10, "a", "b"], ["pump 9", "pump 10"])
+
+
+def test_the_cause_of_a_boundary_is_told_as_its_numbers_have_it(
+    browser: Browser, settings: MakeSettings
+) -> None:
+    with serving(settings()) as client, visiting(browser, url_of(client)) as visit:
+
+        def cause(signal: str, effect: float | None, **feature: float) -> str:
+            named = [{"feature": 1, "name": "pressure", **feature}] if feature else []
+            explanation = {"effect": effect, "features": named}
+            row = {"detector": "sequential", "signal": signal, "explanation": explanation}
+            told: str = visit.page.evaluate(CAUSE, row)
+            return told
+
+        assert cause("likelihood", 1.0) == "samples became more likely"
+        assert cause("likelihood", None) == "samples became more likely"
+        assert cause("inliers", -1.0) == "samples became less likely"
+        both = "some samples became more likely, others less"
+        assert cause("likelihood", -600.0) == cause("inliers", 0.1) == both
+        moved = {"before": 1.7, "mean": -2.0, "deviation_before": 1.1}
+        assert cause("inliers", -1.0, **moved, deviation_now=1.0).endswith(
+            ": pressure \N{MINUS SIGN}2, before 2"
+        )
+        assert cause("inliers", -1.0, **moved, deviation_now=0.0).endswith(
+            ": pressure stays at \N{MINUS SIGN}2, before it varied by 1.1"
+        )
+
+
 def test_after_a_rollback_no_tile_speaks_of_a_batch_that_is_gone(
     browser: Browser, settings: MakeSettings
 ) -> None:

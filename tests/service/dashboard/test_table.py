@@ -78,6 +78,15 @@ def watched(redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield client
 
 
+def test_whoever_tries_a_sample_is_told_the_features_in_their_order(
+    browser: Browser, watched: httpx2.Client
+) -> None:
+    with visiting(browser, url_of(watched)) as visit:
+        wants = visit.page.locator("#sample-wants")
+        expect(wants).to_have_text(f"12 numbers make a sample: {', '.join(NAMES)}.")
+        expect(visit.page.locator("#sample-draw")).to_be_hidden()
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_tables_of_a_boundary_lie_beside_or_below_each_other_at_any_width(
     browser: Browser, watched: httpx2.Client, width: int
