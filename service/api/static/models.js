@@ -9,6 +9,14 @@ const NAMED = /models\/([^/]+)\/$/;
 const found = NAMED.exec(location.pathname);
 const root = found ? "../../" : "";
 
+const USUAL = ["http://127.0.0.1:8000", "http://localhost:8000"]; // where commands ask by themselves
+
+/** The options by which a command asks this model of this service. */
+export function options() {
+  const url = new URL(root || ".", location.href).href.replace(/\/$/, "");
+  return `${USUAL.includes(url) ? "" : ` --url ${url}`}${found ? ` --model ${decodeURIComponent(found[1])}` : ""}`;
+}
+
 /** Show a choice of models where there are several, or another than the one on this page. */
 export async function showModels() {
   const { default: own, models } = await get(`${root}models`);
@@ -16,12 +24,12 @@ export async function showModels() {
   const names = own === null ? named : ["", ...named]; // null: the key does not count for it
   const now = found ? decodeURIComponent(found[1]) : "";
   const choice = byId("models");
-  const options = [
+  const choices = [
     ...(names.includes(now) ? [] : [make("option", { disabled: true, selected: true }, "choose a model")]),
     ...names.map((name) => make("option", { value: name, selected: name === now }, name || own)),
   ];
-  show(choice, [names, now], () => options);
-  choice.hidden = options.length < 2;
+  show(choice, [names, now], () => choices);
+  choice.hidden = choices.length < 2;
 }
 
 byId("models").addEventListener("change", (/** @type {any} */ event) => {

@@ -2,6 +2,7 @@
 
 import { byId, say, show, make } from "./element.js";
 import { UNKNOWN, clock, count, decimal, isKnown, lasting, percent, plural } from "./format.js";
+import { options } from "./models.js";
 
 const RECENT_S = 15;
 const SILENT_MS = 10_000;
@@ -84,7 +85,7 @@ function inWords({ drift, model, samples, boundary, report, reached, problem }) 
     return ["away", "Trainer is silent", `It has not reported for ${lasting(silent / 1000)}; what you see is from before.`];
   }
   if (!drift.stream_samples) {
-    return ["empty", "Waiting for samples", "Nothing has come yet. Send a batch to POST /ingest, or run: gmr ingest FILE.csv --label-column NAME"];
+    return ["empty", "Waiting for samples", `Nothing has come yet. Send a batch to POST ${new URL("ingest", location.href).pathname}, or run: gmr ingest FILE.csv --label-column NAME${options()}`];
   }
   const where = `Sub-task ${drift.sub_task}${isKnown(drift.recurrence_of) ? `, a return of sub-task ${drift.recurrence_of}` : ""}, ${plural(samples ?? drift.samples_since_boundary, "sample")} so far.`;
   if (drift.mode === "frozen") {

@@ -42,6 +42,14 @@ def test_every_model_has_a_page_and_one_is_chosen_on_any(
             check_accessible(page)
             page.get_by_label("Model", exact=True).select_option("pump-8")
             page.wait_for_url("**/models/pump-8/")
+            expect(page.locator("#phase-says")).to_have_text(
+                "Nothing has come yet. Send a batch to POST /models/pump-8/ingest, or run: "
+                f"gmr ingest FILE.csv --label-column NAME --url {url} --model pump-8"
+            )
+            # The choice tells the name: it stands there once.
+            name = page.locator("header .model").bounding_box()
+            assert name is not None
+            assert name["width"] <= 1
             page.get_by_label("Model", exact=True).select_option("")
             page.wait_for_url(f"{url}/")
 
