@@ -106,5 +106,5 @@ const KINDS = [
   "outlier_burst_continued", "shadow_alarm",
   "replay", "class_discovered", "labels_matched", "labels_missed", "class_proposed",
   "proposal_closed", "unknowns_learned", "model_published", "version_held", "hold_ended",
-  "model_restored", "entry_rejected", "dead_letters_dropped", "missed",
+  "model_restored", "entry_rejected", "dead_letters_dropped", "entries_lost", "missed",
 ];

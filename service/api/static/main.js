@@ -12,7 +12,7 @@ import { Curve } from "./curve.js";
 import { byId, make, say, show } from "./element.js";
 import { showFeatures } from "./features.js";
 import { Feed } from "./feed.js";
-import { count } from "./format.js";
+import { count, plural } from "./format.js";
 import { tellRefused } from "./key.js";
 import * as gate from "./gate.js";
 import { showModels } from "./models.js";
@@ -175,6 +175,7 @@ function heard(kind, event, id) {
     setTimeout(() => { void again("boundaries"); void again("versions"); }, STATE_MS);
   }
   if (kind === "change_detected") say(byId("said"), `A change at sample ${count(event.estimated_start_sample)} is told and not crossed: the model is at rest.`);
+  if (kind === "entries_lost") say(byId("said"), `${plural(event.entries, "entry was", "entries were")} given up that no checkpoint held. What they brought may be sent again.`);
   if (kind === "samples_repeated") say(byId("said"), `From sample ${count(event.estimated_start_sample)} on samples come again that were learned before: no change.`);
   if (kind === "features_drifting") {
     const names = event.features.map((/** @type {any} */ one) => one.name ?? `feature ${one.feature}`);

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from service.api.routes.events import KINDS
 from service.api.routes.home import FILES, PAGE
 from tests.service.api.stack import problem
 
@@ -37,6 +38,11 @@ def test_the_page_loads_every_script_and_no_other(blank: httpx2.Client) -> None:
             text = FILES[script].plain.decode()
             for imported in re.findall(r'from "\./([^"]+)"', text):
                 assert imported in FILES
+
+
+def test_the_page_hears_every_kind_of_event() -> None:
+    script = FILES["line.js"].plain.decode()
+    assert [kind for kind in KINDS if f'"{kind}"' not in script] == []
 
 
 def test_a_file_that_the_browser_has_is_not_sent_again(blank: httpx2.Client) -> None:

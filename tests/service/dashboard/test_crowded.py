@@ -153,6 +153,7 @@ def test_on_paper_the_page_is_light_whole_and_without_buttons(
         page = visit.page
         crowd(page, stream)
         expect(page.locator("#chart-likelihood canvas")).to_be_visible()
+        page.locator("#key-other").evaluate("button => { button.hidden = false; }")
         page.emulate_media(media="print")
         page.set_viewport_size({"width": 718, "height": 1000})  # A4 but for its margins
         page.wait_for_timeout(500)

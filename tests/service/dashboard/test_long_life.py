@@ -200,6 +200,17 @@ def test_many_events_ask_for_one_answer_at_a_time(browser: Browser, stream: http
         assert 1 < len(asked) <= 4
 
 
+def test_entries_that_are_given_up_are_told(browser: Browser, stream: httpx2.Client) -> None:
+    with visiting(browser, url_of(stream)) as visit:
+        page = visit.page
+        page.add_init_script(TOLD)
+        page.reload()
+        expect(page.locator("#link")).to_have_text("live")
+        for entries, told in ((1, "1 entry was given up"), (1200, "1,200 entries were given up")):
+            page.evaluate(TELL, [{"kind": "entries_lost", "entries": entries}])
+            expect(page.locator("#said")).to_contain_text(told)
+
+
 def test_what_is_usual_is_not_asked_for_again_at_once_where_that_failed(
     browser: Browser, stream: httpx2.Client
 ) -> None:
