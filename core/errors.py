@@ -105,8 +105,8 @@ class InvalidLabels(InvalidBatch):
         return cls(
             f"This batch would bring the number of classes to {classes}; at most {limit} are "
             f"allowed. Check that the labels are classes and not identifiers, or raise "
-            f"max_classes (GMR_MAX_CLASSES of a service). A named model keeps one of its own: gmr "
-            f"models copy NEW --from NAME --set max_classes=N makes one that goes on with more.",
+            f"max_classes (GMR_MAX_CLASSES of a service; while it runs, gmr settings "
+            f"max_classes=N).",
             classes=classes,
             limit=limit,
         )

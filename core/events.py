@@ -151,6 +151,20 @@ class LabelsHeld(Event):
 
 
 @dataclass(frozen=True)
+class SettingsChanged(Event):
+    """Somebody asked for other settings while the model runs."""
+
+    kind: ClassVar[str] = "settings_changed"
+
+    settings: dict[str, float | int | None]  # that were asked for, as they are in force from now on
+    settings_before: dict[str, float | int | None]  # the same, as they were
+    by: str | None  # who asked, as far as that is known
+    reason: str | None  # as it was given
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
 class RunTimeChanged(Event):
     """Another run time between false alarms is asked for."""
 

@@ -119,8 +119,8 @@ class BoundaryCrossing:
         # 6. Begin the new sub-task, with nothing known of it.
         # A state of an earlier release has not counted.
         number = max(state.past.boundaries, state.sub_task.number) + 1
-        state = EngineState(
-            model=state.model,
+        state = replace(
+            state,
             watch=replace(
                 state.watch,
                 detector=self.detector.start(),
@@ -128,7 +128,6 @@ class BoundaryCrossing:
                 armed=False,
                 burst=state.watch.burst.over(),
             ),
-            stream=state.stream,
             sub_task=SubTask(state.sub_task.number + 1, start_batch, start_sample, recurrence),
             past=replace(state.past, log_likelihood=state.log_likelihood, boundaries=number),
             pending=replace(state.pending, set_aside=()),

@@ -48,7 +48,9 @@ class DelayedLabels:
     ) -> tuple[EngineState, list[Event]]:
         """Match labels with the samples that await them, and learn those; see `Engine.label`."""
         awaiting, match = state.pending.awaiting.matched(
-            zip(ids, labels, strict=True), state.stream.samples, self.config.awaiting_limit
+            zip(ids, labels, strict=True),
+            state.stream.samples,
+            state.asked.over(self.config).awaiting_limit,
         )
         state, report = self._tested(state.with_pending(awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
@@ -69,7 +71,7 @@ class DelayedLabels:
             before: Samples of the stream before that place.
             learn: Learns them without a label.
         """
-        limit = self.config.awaiting_limit
+        limit = state.asked.over(self.config).awaiting_limit
         state = state.with_pending(awaiting=state.pending.awaiting.without_behind(before, limit))
         return self._give_up(state, before, "time", learn)
 
@@ -81,7 +83,9 @@ class DelayedLabels:
             return state, batch, []
         labels = batch.plain_labels
         awaiting, found, duplicates = state.pending.awaiting.claimed(
-            batch.sample_ids, [label is not None for label in labels], self.config.awaiting_limit
+            batch.sample_ids,
+            [label is not None for label in labels],
+            state.asked.over(self.config).awaiting_limit,
         )
         state = state.with_pending(awaiting=awaiting)
         if not found and not duplicates:
@@ -268,10 +272,10 @@ class DelayedLabels:
         Arguments:
             learn: Learns samples without a label.
         """
-        awaiting, limit = state.pending.awaiting, self.config.awaiting_limit
+        awaiting, limit = state.pending.awaiting, state.asked.over(self.config).awaiting_limit
         if not (awaiting.held or awaiting.behind or awaiting.early):
             return state, []
-        oldest = state.stream.samples - self.config.label_wait_samples
+        oldest = state.stream.samples - state.asked.over(self.config).label_wait_samples
         awaiting, n_lost = awaiting.expired(oldest, limit)
         state = state.with_pending(awaiting=awaiting)
         state, missed = self._give_up(state, oldest, "samples", learn)
@@ -283,7 +287,9 @@ class DelayedLabels:
         self, state: EngineState, before: int, reason: str, learn: LearnLate
     ) -> tuple[EngineState, list[Event]]:
         """Learn the samples that arrived before a place in the stream without a label."""
-        awaiting, rows = state.pending.awaiting.released(before, self.config.awaiting_limit)
+        awaiting, rows = state.pending.awaiting.released(
+            before, state.asked.over(self.config).awaiting_limit
+        )
         if not len(rows):
             return state, []
         state = state.with_pending(awaiting=awaiting)
@@ -334,7 +340,7 @@ class DelayedLabels:
             state.model.learner, state.standardiser.apply(rows.features)
         )
         surrogates = None if means is None else state.standardiser.invert(means)
-        limit = self.config.awaiting_limit
+        limit = state.asked.over(self.config).awaiting_limit
         awaiting = state.pending.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
         return state.with_pending(awaiting=awaiting)
 

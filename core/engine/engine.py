@@ -10,13 +10,14 @@ Rules of this module:
    prequential, and what looks like a change is never learned as the old sub-task.
 4. `version` grows by one whenever the model changes, or what its samples are compared with; a
    version gives one answer for ever.
-5. While the model is at rest (`core.engine.modes`) no version changes but by going back to one.
+5. While the model is at rest (`core.engine.modes`) no version changes but by going back to one, or
+   by other settings that are asked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from core.batch import Batch, Label, SampleId, plain_id, plain_label
 from core.config import EngineConfig
 from core.counted import counted
 from core.drift.detector import Arming, Detector
+from core.engine.asked_settings import Value
 from core.engine.boundary import BoundaryCrossing
 from core.engine.candidates import Candidates
 from core.engine.change_type import ChangeType
@@ -64,6 +66,7 @@ from core.events import (
     Event,
     ModelRestored,
     RunTimeChanged,
+    SettingsChanged,
     WindowsSettled,
 )
 from core.learners.learner import Learner
@@ -224,6 +227,45 @@ class Engine:
         state, events = self.modes.switch(state, mode, by, reason)
         return state, placed(state.stream, events)
 
+    def change_settings(
+        self,
+        state: EngineState,
+        changes: Mapping[str, Value],
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[EngineState, list[Event]]:
+        """Ask for other settings from now on: see `core.engine.asked_settings`.
+
+        Nothing happens where all of that was asked for already. A rollback and an upload leave
+        them in force.
+
+        Arguments:
+            changes: Values by name; None: as configured.
+            by: Who asks.
+            reason: Why.
+
+        Raises:
+            InvalidRequest: One cannot be asked for, or not with this value; the state given in is
+                unchanged.
+        """
+        asked = state.asked.with_changes(changes)
+        now, before = asked.over(self.config), state.asked.over(self.config)
+        if asked == state.asked:
+            return state, []
+        if asked.of_answers(self.config) != state.asked.of_answers(self.config):
+            state = state.changed() if state.model.version else state
+        state = replace(state, asked=asked)
+        return state, [
+            SettingsChanged(
+                settings={name: getattr(now, name) for name in changes},
+                settings_before={name: getattr(before, name) for name in changes},
+                by=by,
+                reason=reason,
+                sub_task=state.sub_task.number,
+                model_version=state.model.version,
+            )
+        ]
+
     def settle(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """The stream is quiet: learn what is set aside as the current sub-task, and what waits.
 
@@ -273,7 +315,7 @@ class Engine:
             )
         ids, labels = [*map(plain_id, ids)], [*map(plain_label, labels)]
         held_labels = [one.label for one in state.rest.labels]
-        check_classes(state, (*labels, *held_labels), self.config.max_classes)
+        check_classes(state, (*labels, *held_labels), state.asked.over(self.config).max_classes)
         if not state.learns:
             return self.modes.hold(state, ids, labels)
         state, events = self.delayed_labels.match(state, ids, labels)
@@ -293,7 +335,7 @@ class Engine:
         self._check_learns(state, "a proposed class cannot be decided about")
         label = None if label is None else plain_label(label)
         named = () if label is None else (label,)
-        check_classes(state, named, self.config.max_classes)
+        check_classes(state, named, state.asked.over(self.config).max_classes)
         state, events = self.discovery.name(state, proposal, label)
         return state, placed(state.stream, events)
 
@@ -422,12 +464,16 @@ class Engine:
             )
             .with_pending(
                 set_aside=(),
-                awaiting=state.pending.awaiting.forgotten(self.config.awaiting_limit),
+                awaiting=state.pending.awaiting.forgotten(
+                    state.asked.over(self.config).awaiting_limit
+                ),
                 proposals=state.pending.proposals.forgotten(),
             )
         )
-        moved = self.modes.restored(state, moved)
-        return moved, [ModelRestored(version, state.model.version, source)]
+        moved = replace(self.modes.restored(state, moved), asked=state.asked)
+        if kept.asked.of_answers(self.config) != state.asked.of_answers(self.config):
+            moved = moved.changed() if version else moved
+        return moved, [ModelRestored(moved.model.version, state.model.version, source)]
 
     def watched_anew(self, state: EngineState) -> EngineState:
         """The same, watched by detectors that know nothing of the stream yet."""
@@ -502,7 +548,7 @@ class Engine:
             window=self.learner.raw_samples(state.model.learner),
             set_aside=state.pending.set_aside_samples,
             waiting=self.learning.waiting(state),
-            outlier_c=self.config.outlier_c,
+            outlier_c=state.asked.over(self.config).outlier_c,
             log_likelihood_mean=log_likelihood.mean,
             log_likelihood_deviation=log_likelihood.deviation,
             awaiting=state.pending.awaiting.raw_samples,
@@ -516,7 +562,7 @@ class Engine:
             model,
             state.standardiser,
             self.inliers.usual(state),
-            self.config.outlier_false_positive_rate,
+            state.asked.over(self.config).outlier_false_positive_rate,
             None if state.model.panel is None else self.naming.panel(state).rules,
             self.naming.labels(state)[len(state.model.classes) :],
         )

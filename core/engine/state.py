@@ -1,4 +1,4 @@
-"""Everything an engine knows, as one value of seven parts.
+"""Everything an engine knows, as one value of eight parts.
 
 Which part a fact belongs to is told by what ends it: nothing, another model, a boundary, or a
 decision about what waits.
@@ -10,6 +10,7 @@ decision about what waits.
 5. `Watch`: what detectors remember.
 6. `Pending`: samples kept until a decision, a label or a name comes.
 7. `Rest`: whether the model learns, and what goes on while it does not.
+8. `AskedSettings`: what was asked for in place of settings, until somebody asks again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label, SampleId, codes_among, new_labels
 from core.drift.shadows import Shadow
+from core.engine.asked_settings import NOTHING_ASKED, AskedSettings
 from core.errors import ModelNotReady
 from core.experts.panel import Panel
 from core.memory.awaiting_samples import AwaitingSamples
@@ -395,6 +397,7 @@ class EngineState:
         past: Those that have ended.
         pending: What is not learned yet.
         rest: Whether the model learns.
+        asked: Settings in force in place of configured ones.
     """
 
     model: LearnedModel
@@ -404,6 +407,7 @@ class EngineState:
     past: Past = field(default_factory=Past)
     pending: Pending = field(default_factory=Pending)
     rest: Rest = field(default_factory=Rest)
+    asked: AskedSettings = NOTHING_ASKED
 
     def changed(self, **fields: Any) -> EngineState:
         """Replace the model, under a version that was never used before.
