@@ -8,7 +8,7 @@ from clients.http.errors import InputError
 
 
 def assignments(given: Iterable[str]) -> dict[str, str]:
-    """The values of `--set NAME=VALUE`, by name, as settings are called.
+    """The values of NAME=VALUE, by name, as settings are called.
 
     Raises:
         InputError: One is none.
@@ -22,8 +22,8 @@ def assignments(given: Iterable[str]) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             raise InputError(
-                f"--set {one!r} sets nothing; expected NAME=VALUE, for example --set "
-                f"variance_floor=0.1. `gmr serve --help` lists the names."
+                f"{one!r} sets nothing; expected NAME=VALUE, for example variance_floor=0.1. "
+                f"`gmr serve --help` lists the names."
             )
         found[name.strip().replace("-", "_").lower()] = value.strip()
     return found

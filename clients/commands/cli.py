@@ -129,6 +129,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.mode:ert_command",
         "Ask for another run time between false alarms, in samples.",
     ),
+    "settings": (
+        "clients.commands.settings:settings_command",
+        "Show or change settings of a model while it runs.",
+    ),
     "deadletters": (
         "clients.commands.deadletters:deadletters_command",
         "List, show, save, send again or drop batches that were accepted and could not be used.",
@@ -231,6 +235,7 @@ OF_ONE_MODEL = (
     "detect-only",
     "thaw",
     "ert",
+    "settings",
     "deadletters",
 )
 """Commands that ask or teach a model, by --url: a named one by --model, too."""

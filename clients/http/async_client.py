@@ -40,6 +40,7 @@ from clients.http.answers import (
     Restored,
     Samples,
     ServiceEvent,
+    Setting,
 )
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
@@ -318,6 +319,20 @@ class AsyncGMRClient(Awaited):
     async def set_ert(self, samples: int | None, *, by: str | None = None) -> Restored:
         """See `GMRClient.set_ert`."""
         return await self.send(calls.set_ert(samples, by))
+
+    async def settings(self) -> Mapping[str, Setting]:
+        """See `GMRClient.settings`."""
+        return await self.send(calls.settings())
+
+    async def change_settings(
+        self,
+        settings: Mapping[str, float | int | None],
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Restored:
+        """See `GMRClient.change_settings`."""
+        return await self.send(calls.change_settings(settings, reason, by))
 
     async def feature_names(self) -> tuple[str, ...] | None:
         """See `GMRClient.feature_names`."""

@@ -51,6 +51,7 @@ from clients.http.answers import (
     Restored,
     Samples,
     ServiceEvent,
+    Setting,
 )
 from clients.http.blocking import Blocking
 from clients.http.errors import RequestRefused
@@ -577,6 +578,29 @@ class GMRClient(Blocking):
             by: Who asks, where no keys are required.
         """
         return self.send(calls.set_ert(samples, by))
+
+    def settings(self) -> Mapping[str, Setting]:
+        """The settings that can be changed while the model runs, by name."""
+        return self.send(calls.settings())
+
+    def change_settings(
+        self,
+        settings: Mapping[str, float | int | None],
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Restored:
+        """Change settings from here in the stream on, until somebody asks again.
+
+        Arguments:
+            settings: Values by name; None: what the service's settings say.
+            reason: Why; told with the event `settings_changed`.
+            by: Who asks, where no keys are required.
+
+        Raises:
+            RequestRefused: One cannot be changed while the model runs, or not to this.
+        """
+        return self.send(calls.change_settings(settings, reason, by))
 
     def feature_names(self) -> tuple[str, ...] | None:
         """What the features are called, in their order; None where they have no names."""

@@ -75,14 +75,15 @@ class AskedSettings:
 
 
 NOTHING_ASKED: Final = AskedSettings()
-NAMES: Final = tuple(field.name for field in fields(AskedSettings))
+ADJUSTABLE: Final = tuple(field.name for field in fields(AskedSettings))
+"""Names of the settings that can be asked for."""
 
 
 def _checked(name: str, value: Value) -> Value:
-    if name not in NAMES:
+    if name not in ADJUSTABLE:
         raise InvalidRequest(
-            f"{name!r:.80} cannot be changed while the model runs. Expected {', '.join(NAMES)}. "
-            f"Change others by a restart."
+            f"{name!r:.80} cannot be changed while the model runs. Expected "
+            f"{', '.join(ADJUSTABLE)}. Change others by a restart."
         )
     if value is None:
         return None

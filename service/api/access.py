@@ -79,6 +79,7 @@ ACCESS: Final[Mapping[tuple[str, str], Needed | None]] = {
     # Who sends samples knows what their features are.
     ("PUT", "/model/feature-names"): "ingest",
     ("DELETE", "/model/feature-names"): "ingest",
+    ("GET", "/model/settings"): "read",
     ("GET", "/model/versions"): "read",
     ("GET", "/metrics"): "read",
     ("GET", "/ledger"): "read",
@@ -100,6 +101,7 @@ ACCESS: Final[Mapping[tuple[str, str], Needed | None]] = {
     ("POST", "/drift/boundaries/{id}/notes"): "admin",
     ("PUT", "/drift/ert"): "admin",
     ("PUT", "/model/mode"): "admin",
+    ("PATCH", "/model/settings"): "admin",
     ("POST", "/model/release"): "admin",
     ("POST", "/model/rollback"): "admin",
     ("GET", "/model/checkpoint"): "admin",

@@ -24,6 +24,7 @@ from core.batch import check_image_shape, distinct
 from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, ShapeMismatch, UnknownProposal
 from service.api.montage import known_shape
 from service.api.parts import Parts
+from service.api.settings_in_force import settings_in_force
 from service.broker.connection import StreamUnavailable, not_checked
 from service.wire import Control, Label, RawBatch, RawLabels, RawName
 
@@ -41,12 +42,12 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
     """
     if isinstance(asked, RawBatch):
         check_shape(parts, asked)
-        check_classes(parts, asked.vocabulary)
+        await check_classes(parts, asked.vocabulary)
     elif isinstance(asked, RawLabels):
-        check_classes(parts, asked.labels)
+        await check_classes(parts, asked.labels)
     elif isinstance(asked, RawName):
         if asked.label is not None:
-            check_classes(parts, (asked.label,))
+            await check_classes(parts, (asked.label,))
         await check_proposal(parts, asked.proposal)
     elif asked.kind == "boundary":
         await check_boundary(parts)
@@ -64,15 +65,16 @@ def check_shape(parts: Parts, batch: RawBatch) -> None:
         check_image_shape(batch.features.shape[1:] if batch.features.ndim > 2 else (), known or ())
 
 
-def check_classes(parts: Parts, labels: Collection[Label]) -> None:
+async def check_classes(parts: Parts, labels: Collection[Label]) -> None:
     """Raise `InvalidLabels` where these labels would bring too many classes."""
     served = parts.follower.current
     snapshot = None if served is None else served.snapshot
     known = () if snapshot is None else snapshot.info.classes
-    limit = parts.settings.max_classes
-    if len(known) + len(labels) <= limit:
-        return
     classes = {distinct(label) for label in (*known, *labels)}
+    if len(classes) == len(known):
+        return
+    status, _ = await _report(parts)
+    limit = settings_in_force(parts.settings, status)["max_classes"]["value"]
     if len(classes) > limit:
         raise InvalidLabels.too_many_classes(len(classes), limit)
 

@@ -11,10 +11,11 @@ from core.errors import EmptySubTask
 from core.events import Event
 from service.wire import Control, RawBatch, RawLabels, RawName
 
+Asked = RawBatch | RawLabels | RawName | Control
+"""What an entry asks for."""
 
-def effect(
-    engine: Engine, state: EngineState, asked: RawBatch | RawLabels | RawName | Control
-) -> tuple[EngineState, list[Event]]:
+
+def effect(engine: Engine, state: EngineState, asked: Asked) -> tuple[EngineState, list[Event]]:
     """The state after an entry other than `rollback` and `restore`, and what happened.
 
     Raises:
@@ -39,6 +40,8 @@ def effect(
             return engine.aim(state, asked.samples or None, asked=by is not None, by=by)
         case "mode":
             return engine.change_mode(state, Mode(asked.mode or ""), by, asked.note)
+        case "settings":
+            return engine.change_settings(state, asked.settings or {}, by, asked.note)
         case "expire":
             return engine.expire(state, asked.samples or 0)
     return state, []

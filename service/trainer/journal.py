@@ -32,6 +32,7 @@ from core.events import (
     ModelRestored,
     OutlierBurst,
     RunTimeChanged,
+    SettingsChanged,
     VersionHeld,
 )
 from core.memory.awaiting_samples import REASONS
@@ -275,6 +276,13 @@ def _log(event: Event, entry_id: str) -> None:
                 event.ert_before,
                 event.by or "the settings",
                 entry_id,
+            )
+        case SettingsChanged():
+            logger.info(
+                "settings, by %s (entry %s): %s",
+                event.by or "somebody",
+                entry_id,
+                ", ".join(f"{name} = {value}" for name, value in event.settings.items()),
             )
         case OutlierBurst():
             logger.info(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.engine.asked_settings import ADJUSTABLE
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.memory.coarse_features import coarse_features
@@ -9,6 +10,7 @@ from core.memory.coarse_features import coarse_features
 
 def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
     """Facts of a state for GET /drift and GET /model, JSON-ready."""
+    settings, asked = state.asked.over(engine.config), state.asked.values
     stream, arming, model = state.stream, engine.arming(state), state.model
     return {
         "mode": state.rest.mode.value,
@@ -17,6 +19,9 @@ def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
         "labels_held": len(state.rest.labels),
         "labels_early": len(state.pending.awaiting.early),
         "ert_asked": state.watch.ert_asked,
+        "settings": {
+            name: {"value": getattr(settings, name), "asked": name in asked} for name in ADJUSTABLE
+        },
         "phase": state.phase,
         "armed": state.seen.watch.armed,
         "armed_in": arming.samples,

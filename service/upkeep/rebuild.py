@@ -41,7 +41,7 @@ from service.atomic_write import write_atomically
 from service.settings import Settings
 from service.store.in_folder import KeptFile, kept_in
 from service.trainer.device import choose_device
-from service.trainer.effects import effect
+from service.trainer.effects import Asked, effect
 from service.trainer.provenance import WRITTEN_BY, written_by
 from service.trainer.saver import is_without_raw
 from service.wire import Control, Limits, RawBatch, read_entry
@@ -424,6 +424,9 @@ class _Rebuilding:
             return engine.restore(state, kept, "rollback")[0]
         if isinstance(asked, Control) and kind == "restore":
             return engine.restore(state, self._uploaded(asked), "checkpoint")[0]
+        return self._effect(engine, state, asked)
+
+    def _effect(self, engine: Engine, state: EngineState, asked: Asked) -> EngineState:
         return effect(engine, state, asked)[0]
 
     def _uploaded(self, asked: Control) -> EngineState:
@@ -482,6 +485,17 @@ class _Remaking(_Rebuilding):
             assert self.done.state is not None
             self._reach(self.done.state, records[-1].n)
         return True
+
+    def _effect(self, engine: Engine, state: EngineState, asked: Asked) -> EngineState:
+        if isinstance(asked, Control) and asked.kind == "settings":
+            # What this model is to have otherwise, nobody asked for of it.
+            own = {
+                name: value
+                for name, value in (asked.settings or {}).items()
+                if name not in self.done.changes
+            }
+            asked = replace(asked, settings=own)
+        return super()._effect(engine, state, asked)
 
     def _uploaded(self, asked: Control) -> EngineState:
         raise InvalidCheckpoint("an upload is a state of the old model")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import orjson
 
 from service.wire.fields import ControlKind, begin, checksum
 
@@ -32,15 +35,16 @@ class Control:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `join` (small
             batches before it are learned as one), `aim` (at a run
             time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
-            batches from now on), `expire` (the wait for labels of samples
-            before `samples` is over), `check` (whether the gate lets the model pass), `release`
-            (what the gate holds back), `rollback` (to `version`) or `restore` (from
+            batches from now on), `settings` (in force from now on), `expire` (the wait for labels
+            of samples before `samples` is over), `check` (whether the gate lets the model pass),
+            `release` (what the gate holds back), `rollback` (to `version`) or `restore` (from
             `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
         upload: Where they are otherwise.
         samples: Of `aim`, at least 2, or 0; of `expire`, those of the stream before a place in it.
         mode: `learn`, `detect_only` or `frozen`.
+        settings: Values by name; None: what the settings say.
         by: Who asks, if a person does.
         note: What the person says about it.
 
@@ -56,6 +60,7 @@ class Control:
     samples: int | None = field(default=None, repr=False)
     upload: Upload | None = field(default=None, repr=False)
     mode: str | None = field(default=None, repr=False)
+    settings: Mapping[str, float | int | None] | None = field(default=None, repr=False)
     by: str | None = field(default=None, repr=False)
     note: str | None = field(default=None, repr=False)
 
@@ -69,6 +74,8 @@ class Control:
         for name, text in (("mode", self.mode), ("by", self.by), ("note", self.note)):
             if text is not None:
                 entry[name] = text.encode()
+        if self.settings is not None:
+            entry["settings"] = orjson.dumps(dict(self.settings))
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import orjson
+
 from core.errors import InvalidBatch
 from service.wire.batch import RawBatch
 from service.wire.control import Control, Upload
@@ -26,6 +28,7 @@ from service.wire.unknown import refuse_unknown
 
 MAX_PIECES: Final = 1_000_000
 MODES: Final = ("learn", "detect_only", "frozen")
+MOST_SETTINGS: Final = 100
 MOST_NOTE: Final = 2000
 """Characters of a note, at most."""
 
@@ -58,6 +61,9 @@ def read_entry(
         return Control("rollback", version=number_of(fields, "version"), by=_noted(fields)[0])
     if kind == "aim":
         return Control("aim", samples=number_of(fields, "samples"), by=_noted(fields)[0])
+    if kind == "settings":
+        by, note = _noted(fields)
+        return Control("settings", settings=_settings(fields), by=by, note=note)
     if kind in ("mode", "boundary", "release"):
         return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
@@ -90,6 +96,24 @@ def _said(kind: ControlKind, fields: Mapping[str, bytes]) -> Control:
             f"The entry's mode is {(mode or '')[:40]!r}; expected one of {', '.join(MODES)}."
         )
     return Control(kind, mode=mode, by=by, note=note)
+
+
+def _settings(fields: Mapping[str, bytes]) -> dict[str, float | int | None]:
+    try:
+        values = orjson.loads(fields.get("settings", b""))
+    except orjson.JSONDecodeError:
+        values = None
+    numbers = (int, float, type(None))
+    if (
+        not isinstance(values, dict)
+        or len(values) > MOST_SETTINGS
+        or any(isinstance(one, bool) or not isinstance(one, numbers) for one in values.values())
+    ):
+        raise InvalidBatch(
+            f"The entry's settings are {fields.get('settings', b'')[:80]!r}; expected a JSON "
+            f"object of at most {MOST_SETTINGS} numbers or nulls by name."
+        )
+    return values
 
 
 def _upload(fields: Mapping[str, bytes]) -> Upload:

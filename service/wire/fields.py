@@ -6,7 +6,7 @@ docs/redis.md says the same for those who do, with a producer.
 |---|---|
 | `v` | `1`, the version of this table |
 | `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `join`, `aim`, `expire`, `mode`, |
-|  | `check`, `release`, `rollback` or `restore` |
+|  | `settings`, `check`, `release`, `rollback` or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
 | `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
 | `bytes`, `sha256` | and how large it is, with its digest |
@@ -25,9 +25,10 @@ docs/redis.md says the same for those who do, with a producer.
 | `samples` | expire: those before which the wait for labels is over; aim: the run time, 0 for |
 |  | that of the settings |
 | `mode` | mode: `learn`, `detect_only` or `frozen` |
+| `settings` | settings: JSON object, values by name; null: what the settings say |
 | `by` | batch, optional: name of the key that sent it; others: who asks; aim: a person, whom no |
 |  | setting overrules |
-| `note` | mode, boundary, release, optional: why |
+| `note` | mode, settings, boundary, release, optional: why |
 | `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
 
@@ -56,6 +57,7 @@ ControlKind = Literal[
     "aim",
     "expire",
     "mode",
+    "settings",
     "check",
     "release",
     "rollback",
@@ -65,7 +67,20 @@ Kind = Literal["batch", "labels", "name"] | ControlKind
 CONTROL_KINDS: Final[tuple[ControlKind, ...]] = get_args(ControlKind)
 _OF_ALL: Final = frozenset({"v", "kind", "t", REQUEUED_FROM})
 _OF_CONTROLS: Final = frozenset(
-    {"x", "crc", "upload", "pieces", "bytes", "sha256", "version", "samples", "mode", "by", "note"}
+    {
+        "x",
+        "crc",
+        "upload",
+        "pieces",
+        "bytes",
+        "sha256",
+        "version",
+        "samples",
+        "mode",
+        "settings",
+        "by",
+        "note",
+    }
 )
 KNOWN: Final[Mapping[str, frozenset[str]]] = {
     "batch": _OF_ALL | {"x", "dtype", "shape", "y", "labels", "ids", "id", "crc", "by"},

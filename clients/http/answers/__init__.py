@@ -35,6 +35,7 @@ from clients.http.answers.models import (
     NamedModel,
     NamedModelSummary,
     Restored,
+    Setting,
     SubTaskHeld,
 )
 from clients.http.answers.samples import Classification, Ingested, Labelled, OutlierScores, Samples
@@ -84,6 +85,7 @@ __all__ = [
     "Restored",
     "Samples",
     "ServiceEvent",
+    "Setting",
     "SubTaskHeld",
     "build",
     "label_array",

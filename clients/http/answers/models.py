@@ -34,6 +34,14 @@ class NamedModelSummary(NamedModel):
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A setting of a model that can be changed while it runs."""
+
+    value: float | int | None  # in force; None: none
+    asked: bool  # whether it was asked for while the model ran
+
+
+@dataclass(frozen=True)
 class IngestState:
     """What a sender has to know of the service."""
 

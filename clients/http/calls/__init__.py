@@ -32,6 +32,7 @@ from clients.http.calls.drift_calls import (
 )
 from clients.http.calls.key_calls import api_keys, audit, key_shares, make_api_key, revoke_api_key
 from clients.http.calls.model_calls import (
+    change_settings,
     checkpoint,
     feature_names,
     make_model,
@@ -44,6 +45,7 @@ from clients.http.calls.model_calls import (
     restore,
     rollback,
     set_mode,
+    settings,
     take_down_model,
     versions,
 )
@@ -68,6 +70,7 @@ __all__ = [
     "boundaries",
     "boundary",
     "boundary_image",
+    "change_settings",
     "checkpoint",
     "classify",
     "dead_letter",
@@ -105,6 +108,7 @@ __all__ = [
     "sample_image",
     "set_ert",
     "set_mode",
+    "settings",
     "take_down_model",
     "versions",
 ]

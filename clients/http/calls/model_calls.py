@@ -79,6 +79,25 @@ def set_mode(mode: str, reason: str | None, by: str | None) -> Call[answers.Rest
     return put("/model/mode", {"mode": mode, "reason": reason, "by": by})
 
 
+def settings() -> Call[Mapping[str, answers.Setting]]:
+    """GET /model/settings."""
+    return get(
+        "/model/settings",
+        lambda document: {
+            name: answers.build(answers.Setting, row)
+            for name, row in replies.field_of(document, "settings").items()
+        },
+    )
+
+
+def change_settings(
+    settings: Mapping[str, float | int | None], reason: str | None, by: str | None
+) -> Call[answers.Restored]:
+    """PATCH /model/settings."""
+    body: dict[str, object] = {"settings": dict(settings), "reason": reason, "by": by}
+    return replace(put("/model/settings", body), method="PATCH")
+
+
 def model() -> Call[answers.ModelInfo]:
     """GET /model."""
     return get("/model", replies.model_info)

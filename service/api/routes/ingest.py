@@ -128,7 +128,7 @@ async def ingest(request: Request) -> Response:
         if made is not parts:
             parts, applied = made, made.entries_applied
         check_shape(parts, batch)
-        check_classes(parts, batch.vocabulary)
+        await check_classes(parts, batch.vocabulary)
         appended = await parts.stream.append(batch, entries_applied=applied)
     except GMRError as error:
         # As the trainer names its reasons.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.batch import Batch
 from core.config import EngineConfig
 from core.engine import checkpoint
-from core.engine.asked_settings import NAMES, NOTHING_ASKED, AskedSettings, Value
+from core.engine.asked_settings import ADJUSTABLE, NOTHING_ASKED, AskedSettings, Value
 from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode
 from core.errors import InvalidLabels, InvalidRequest
@@ -68,8 +68,8 @@ def changed_by(engine: Engine, state: EngineState, **changes: Value) -> EngineSt
 
 
 def test_every_setting_that_can_be_asked_for_is_one_of_the_engine_and_is_tried() -> None:
-    assert set(SPOKEN_OF) == set(NAMES)
-    assert set(NAMES) < {*CONFIG.to_dict()}
+    assert set(SPOKEN_OF) == set(ADJUSTABLE)
+    assert set(ADJUSTABLE) < {*CONFIG.to_dict()}
 
 
 @settings(max_examples=40, deadline=None)

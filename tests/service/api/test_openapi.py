@@ -58,6 +58,8 @@ OPERATIONS = {
     "add_note": "post /drift/boundaries/{id}/notes",
     "set_ert": "put /drift/ert",
     "set_mode": "put /model/mode",
+    "settings": "get /model/settings",
+    "change_settings": "patch /model/settings",
     "quarantine": "get /drift/quarantine",
     "proposals": "get /drift/proposals",
     "history": "get /drift/history",
