@@ -833,6 +833,14 @@ def test_a_model_is_frozen_watched_thawed_and_aimed(gmr: Gmr) -> None:
     assert gmr.json("ert", "50,000")["ert"] == 50_000
     assert "what the settings say" in gmr("ert", "settings")
     assert "from 2 on" in gmr("ert", "1", status=2)
+    assert "max_classes" in gmr("settings")
+    changed = gmr("settings", "max-classes=60", "outlier_c=3.5", "--by", "ada")
+    assert "From now on max_classes = 60, outlier_c = 3.5" in changed
+    wait_until(lambda: gmr.json("settings")["settings"]["max_classes"]["asked"])
+    assert gmr.json("settings", "outlier_c=settings")["settings"] == {"outlier_c": None}
+    assert "expected a number, or `settings`" in gmr("settings", "outlier_c=few", status=2)
+    assert "expected NAME=VALUE" in gmr("settings", "outlier_c", status=2)
+    assert "cannot be changed while the model runs" in gmr("settings", "preset=7", status=2)
     [frozen, *_] = [row for row in gmr("events").splitlines() if "mode_changed" in row]
     assert "mode=frozen mode_before=learn by=ada reason=a new lens" in frozen
 

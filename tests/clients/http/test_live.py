@@ -300,6 +300,8 @@ async def test_a_model_is_frozen_and_thawed_by_both_clients(
         assert (await other.model()).mode == "detect_only"
         assert (await other.thaw()).applied
         assert (await other.set_ert(50_000)).applied
+        assert (await other.change_settings({"max_classes": 60}, reason="more")).applied
+        assert (await other.settings())["max_classes"].value in (60, 1000)  # as reported last
         assert (await other.freeze()).applied
         assert client.thaw().applied
         assert client.detect_only().applied
@@ -319,6 +321,9 @@ async def test_a_model_is_frozen_and_thawed_by_both_clients(
     assert said[-1] == note
     assert client.drift().ert == 50_000
     assert client.set_ert(None).applied
+    wait_until(lambda: client.settings()["max_classes"].value == 60)
+    assert client.change_settings({"max_classes": None}).applied
+    wait_until(lambda: not client.settings()["max_classes"].asked)
     assert client.drift().mode == "learn"
 
 

@@ -66,8 +66,8 @@ def test_what_is_asked_for_is_in_force_at_once_and_says_so(live: httpx2.Client) 
     assert set(usual) == set(ADJUSTABLE)
     assert usual["outlier_c"] == {"value": 2, "asked": False}
     asked = {"features": samples(200, seed=9).tolist()}
-    before = live.post("/outliers", json=asked).json()
     version = at_rest(live)["model_version"]
+    before = live.post("/outliers", json=asked).json()
     assert change(live, outlier_c=0.1)["model_version"] == version + 1
     wait_until(lambda: told(live)["outlier_c"] == {"value": 0.1, "asked": True})
     after = live.post("/outliers", json=asked).json()
