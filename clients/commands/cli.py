@@ -14,7 +14,7 @@ import inspect
 import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -23,6 +23,7 @@ from typer.exceptions import TyperException
 from clients.commands.options import for_one_model
 from clients.extras import require
 from core.errors import GMRError, InvalidBatch, InvalidSettings
+from service.distribution import own_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
@@ -308,7 +309,14 @@ def _make_app() -> typer.Typer:
     )
 
     @group.callback()
-    def about() -> None:
+    def about(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Print the version; `gmr version` says more.", callback=_version
+            ),
+        ] = False,
+    ) -> None:
         """A service that learns from a stream while it serves, and notices when the world changes.
 
         Example: gmr serve, then in another terminal: gmr ingest train.npz
@@ -317,6 +325,12 @@ def _make_app() -> typer.Typer:
     for name, (_, line) in COMMANDS.items():
         group.command(name, help=line)(_not_loaded)
     return group
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"gmr-stream {own_version()}")
+        raise typer.Exit
 
 
 def _not_loaded() -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,12 @@ def test_a_typing_error_is_answered_with_a_suggestion(gmr: CliRunner) -> None:
 )
 def test_the_exit_status_says_who_has_to_act(error: GMRError, status: int) -> None:
     assert exit_status(error) == status
+
+
+def test_the_version_is_an_option_as_elsewhere(gmr: CliRunner) -> None:
+    result = gmr.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout == f"gmr-stream {metadata.version('gmr-stream')}\n"
 
 
 def test_versions_are_printed(gmr: CliRunner) -> None:
