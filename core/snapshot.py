@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label, as_float32, plain_label
+from core.batch import Batch, Label, as_float32, distinct, plain_label
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import (
@@ -185,6 +186,11 @@ class Snapshot:
     def answers(self) -> tuple[Label, ...]:
         """Labels that a sample can be given: `classes`, then those `ahead`."""
         return (*self.classes, *self.ahead)
+
+    @cached_property
+    def known_labels(self) -> frozenset[tuple[type, Label]]:
+        """`classes` as keys under which labels are told apart: see `core.batch.distinct`."""
+        return frozenset(map(distinct, self.classes))
 
     @property
     def is_table(self) -> bool:

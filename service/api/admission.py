@@ -69,14 +69,14 @@ async def check_classes(parts: Parts, labels: Collection[Label]) -> None:
     """Raise `InvalidLabels` where these labels would bring too many classes."""
     served = parts.follower.current
     snapshot = None if served is None else served.snapshot
-    known = () if snapshot is None else snapshot.info.classes
-    classes = {distinct(label) for label in (*known, *labels)}
-    if len(classes) == len(known):
+    known = frozenset[tuple[type, Label]]() if snapshot is None else snapshot.known_labels
+    new = set(map(distinct, labels)) - known
+    if not new:
         return
     status, _ = await _report(parts)
     limit = settings_in_force(parts.settings, status)["max_classes"]["value"]
-    if len(classes) > limit:
-        raise InvalidLabels.too_many_classes(len(classes), limit)
+    if len(known) + len(new) > limit:
+        raise InvalidLabels.too_many_classes(len(known) + len(new), limit)
 
 
 async def check_proposal(parts: Parts, number: int) -> None:

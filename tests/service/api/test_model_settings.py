@@ -69,12 +69,12 @@ def test_what_is_asked_for_is_in_force_at_once_and_says_so(live: httpx2.Client) 
     version = at_rest(live)["model_version"]
     before = live.post("/outliers", json=asked).json()
     assert change(live, outlier_c=0.1)["model_version"] == version + 1
-    wait_until(lambda: told(live)["outlier_c"] == {"value": 0.1, "asked": True})
+    assert told(live)["outlier_c"] == {"value": 0.1, "asked": True}
     after = live.post("/outliers", json=asked).json()
     assert sum(after["inliers"]) < sum(before["inliers"])
     assert change(live, outlier_c=None)["model_version"] == version + 2
     assert live.post("/outliers", json=asked).json()["inliers"] == before["inliers"]
-    wait_until(lambda: told(live) == usual)
+    assert told(live) == usual
 
 
 def test_it_is_an_event_an_entry_of_the_audit_and_nothing_the_second_time(
@@ -99,11 +99,11 @@ def test_a_class_too_many_is_let_in_once_more_are_asked_for(settings: MakeSettin
         refusal = problem(send(live, third), 422, "invalid-labels")
         assert "gmr settings max_classes=N" in refusal["detail"]
         change(live, max_classes=3)
-        wait_until(lambda: told(live)["max_classes"]["value"] == 3)
+        assert told(live)["max_classes"]["value"] == 3
         send(live, third).raise_for_status()
         assert len(learned(live)["classes"]) == 3
         change(live, max_classes=1)  # those that are there stay
-        wait_until(lambda: told(live)["max_classes"]["value"] == 1)
+        assert told(live)["max_classes"]["value"] == 1
         send(live, third).raise_for_status()
         learned(live)
         problem(send(live, RawBatch.of(samples(5, seed=4), [9] * 5)), 422, "invalid-labels")
@@ -121,13 +121,13 @@ def test_it_outlives_restart_and_rollback_and_no_setting_overrules_it(
         rolled = live.post("/model/rollback", json={"version": early})
         rolled.raise_for_status()
         assert rolled.json()["model_version"] == early
-        wait_until(lambda: told(live)["awaiting_limit"] == {"value": 70, "asked": True})
+        assert told(live)["awaiting_limit"] == {"value": 70, "asked": True}
     other = own.model_copy(update={"awaiting_limit": 90, "set_aside_limit": 80})
     with training(other), serving(other) as live:
         wait_until(lambda: told(live)["set_aside_limit"] == {"value": 80, "asked": False})
         assert told(live)["awaiting_limit"] == {"value": 70, "asked": True}
         change(live, awaiting_limit=None)
-        wait_until(lambda: told(live)["awaiting_limit"] == {"value": 90, "asked": False})
+        assert told(live)["awaiting_limit"] == {"value": 90, "asked": False}
 
 
 def test_a_named_model_has_its_own(settings: MakeSettings) -> None:
@@ -136,9 +136,7 @@ def test_a_named_model_has_its_own(settings: MakeSettings) -> None:
         live.put("/models/pump-7", json={"settings": {"proposal_samples": 33}}).raise_for_status()
         assert told(live, "/models/pump-7")["proposal_samples"] == {"value": 33, "asked": False}
         change(live, "/models/pump-7", proposal_samples=44)
-        wait_until(
-            lambda: told(live, "/models/pump-7")["proposal_samples"] == {"value": 44, "asked": True}
-        )
+        assert told(live, "/models/pump-7")["proposal_samples"] == {"value": 44, "asked": True}
         assert told(live)["proposal_samples"] == {"value": 50, "asked": False}
 
 
