@@ -14,8 +14,9 @@ _SAID_BEFORE: Final = ("kind", "time", "entry_id")
 def event_line(kind: str, data: Mapping[str, Any]) -> str:
     """The time, the kind and every single value of an event; lists and tables are left out.
 
-    Of features that are told to drift their names stand in place of the table. What would end the
-    line or control a terminal is shown as a sign of its own: others have written it.
+    Of features that are told to drift their names stand in place of the table, and settings that
+    were changed like single values. What would end the line or control a terminal is shown as a
+    sign of its own: others have written it.
 
     Example:
         >>> event_line("class_discovered", {"label": "cat", "sub_task": 0, "shares": [1]})
@@ -33,9 +34,11 @@ def event_line(kind: str, data: Mapping[str, Any]) -> str:
     if kind == "features_drifting":
         titles = (feature_title(one["feature"], one.get("name")) for one in data["features"])
         told.insert(0, ", ".join(titles) + ":")
+    if kind == "settings_changed":
+        told[:0] = [f"{name}={_value(value)}" for name, value in data["settings"].items()]
     line = f"{clock:16} {kind:24} {' '.join(told)}".rstrip()
     return "".join(one if one.isprintable() else "\ufffd" for one in line)
 
 
-def _value(value: bool | float | str) -> str:
+def _value(value: bool | float | str | None) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -50,7 +50,7 @@ def settings_command(
             for column in ("setting", "value", "asked for"):
                 table.add_column(column)
             for name, one in settings.items():
-                value = "none" if one.value is None else f"{one.value:g}"
+                value = "none" if one.value is None else str(one.value)
                 table.add_row(name, value, "yes" if one.asked else "")
             Console().print(table, markup=False)
             return

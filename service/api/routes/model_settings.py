@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
-from core.engine.asked_settings import AskedSettings
+from core.engine.asked_settings import ADJUSTABLE, AskedSettings
 from core.errors import InvalidRequest, InvalidSettings
 from service.api import answers
 from service.api.bodies import read_model
@@ -17,6 +17,7 @@ from service.api.query import StrictRoute
 from service.api.settings_in_force import settings_in_force
 from service.api.who import By, asker
 from service.settings import Settings
+from service.settings.names import suggestion
 from service.wire import MOST_NOTE, Control
 
 router = APIRouter(prefix="/model", tags=["model"], route_class=StrictRoute)
@@ -99,6 +100,14 @@ async def change_settings(request: Request) -> Response:
 
 def _check(settings: Settings, wanted: Wanted) -> None:
     """Raise `InvalidRequest` for what the trainer, or the settings of a model, would refuse."""
+    for name in wanted.settings:
+        if name not in ADJUSTABLE:
+            raise InvalidRequest(
+                f"{name[:80]!r} cannot be changed while the model runs. "
+                f"{suggestion(name, set(ADJUSTABLE))} Expected {', '.join(ADJUSTABLE)}; others are "
+                f"changed by a restart.",
+                known=list(ADJUSTABLE),
+            )
     asked = AskedSettings().with_changes(wanted.settings)
     try:
         settings.for_model("asked", asked.values)

@@ -841,6 +841,8 @@ def test_a_model_is_frozen_watched_thawed_and_aimed(gmr: Gmr) -> None:
     assert "expected a number, or `settings`" in gmr("settings", "outlier_c=few", status=2)
     assert "expected NAME=VALUE" in gmr("settings", "outlier_c", status=2)
     assert "cannot be changed while the model runs" in gmr("settings", "preset=7", status=2)
+    [row, *_] = [row for row in gmr("events").splitlines() if "settings_changed" in row]
+    assert "max_classes=60 outlier_c=3.5 by=ada" in row
     [frozen, *_] = [row for row in gmr("events").splitlines() if "mode_changed" in row]
     assert "mode=frozen mode_before=learn by=ada reason=a new lens" in frozen
 

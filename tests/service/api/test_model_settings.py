@@ -144,6 +144,7 @@ def test_a_named_model_has_its_own(settings: MakeSettings) -> None:
     ("wanted", "said"),
     [
         ({"preset": 1}, "'preset' cannot be changed while the model runs"),
+        ({"max_clases": 7}, "Did you mean max_classes?"),
         ({"max_classes": 0}, "max_classes"),
         ({"max_classes": 2.5}, "whole number"),
         ({"max_classes": "7"}, "settings.max_classes"),
