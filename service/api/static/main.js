@@ -175,6 +175,10 @@ function heard(kind, event, id) {
     setTimeout(() => { void again("boundaries"); void again("versions"); }, STATE_MS);
   }
   if (kind === "change_detected") say(byId("said"), `A change at sample ${count(event.estimated_start_sample)} is told and not crossed: the model is at rest.`);
+  if (kind === "settings_changed") {
+    const settings = Object.entries(event.settings).map(([name, value]) => `${name} is ${value ?? "none"}`);
+    say(byId("said"), `From now on ${settings.join(", ")}${event.by ? `, asked for by ${event.by}` : ""}.`);
+  }
   if (kind === "entries_lost") say(byId("said"), `${plural(event.entries, "entry was", "entries were")} given up that no checkpoint held. What they brought may be sent again.`);
   if (kind === "samples_repeated") say(byId("said"), `From sample ${count(event.estimated_start_sample)} on samples come again that were learned before: no change.`);
   if (kind === "features_drifting") {

@@ -200,7 +200,9 @@ def test_many_events_ask_for_one_answer_at_a_time(browser: Browser, stream: http
         assert 1 < len(asked) <= 4
 
 
-def test_entries_that_are_given_up_are_told(browser: Browser, stream: httpx2.Client) -> None:
+def test_entries_that_are_given_up_and_settings_that_change_are_told(
+    browser: Browser, stream: httpx2.Client
+) -> None:
     with visiting(browser, url_of(stream)) as visit:
         page = visit.page
         page.add_init_script(TOLD)
@@ -209,6 +211,11 @@ def test_entries_that_are_given_up_are_told(browser: Browser, stream: httpx2.Cli
         for entries, told in ((1, "1 entry was given up"), (1200, "1,200 entries were given up")):
             page.evaluate(TELL, [{"kind": "entries_lost", "entries": entries}])
             expect(page.locator("#said")).to_contain_text(told)
+        settings = {"max_classes": 7, "outlier_false_positive_rate": None}
+        page.evaluate(TELL, [{"kind": "settings_changed", "settings": settings, "by": "ada"}])
+        expect(page.locator("#said")).to_have_text(
+            "From now on max_classes is 7, outlier_false_positive_rate is none, asked for by ada."
+        )
 
 
 def test_what_is_usual_is_not_asked_for_again_at_once_where_that_failed(
