@@ -23,7 +23,6 @@ from typer.exceptions import TyperException
 from clients.commands.options import for_one_model
 from clients.extras import require
 from core.errors import GMRError, InvalidBatch, InvalidSettings
-from service.distribution import own_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
@@ -329,7 +328,10 @@ def _make_app() -> typer.Typer:
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"gmr-stream {own_version()}")
+        # Imported here: only this needs it.
+        from clients.evaluation.environment import versions
+
+        typer.echo(f"gmr-stream {versions().get('gmr-stream', '0')}")
         raise typer.Exit
 
 

@@ -290,9 +290,15 @@ def test_a_page_holds_no_more_after_thousands_of_events_and_many_breaks(
             live(1000 * turn)
             page.locator("#version-rows button").first.click()
             page.get_by_role("button", name="Stay").click()
+        most_listeners = before["JSEventListeners"] + 5
         after = used(session)
+        for _ in range(PATIENCE_MS // 200):
+            if after["JSEventListeners"] <= most_listeners:  # a closed connection is collected late
+                break
+            page.wait_for_timeout(200)
+            after = used(session)
         assert after["Nodes"] < 1.1 * before["Nodes"]
-        assert after["JSEventListeners"] <= before["JSEventListeners"] + 5
+        assert after["JSEventListeners"] <= most_listeners
         assert after["JSHeapUsedSize"] < before["JSHeapUsedSize"] + 1e6
 
 
