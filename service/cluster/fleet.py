@@ -174,7 +174,7 @@ class Fleet:
         return f"b{bucket:03d}.{number}"
 
     def _begin(self, name: str, where: Any) -> None:
-        own = settings_of(self._settings, _bucket(name)).environment()
+        own = settings_of(self._settings, _bucket(name)).environment(without_defaults=True)
         own["GMR_STANDBY"] = "true"
         # Of the API alone. Whoever reaches Ray reads what an actor was begun with.
         own.pop("GMR_ADMIN_KEY", None)

@@ -27,7 +27,7 @@ class Host:
     """Leads the trainer of one bucket on a thread of its own.
 
     Arguments:
-        environment: Variables of the settings, for this bucket.
+        environment: Variables of the settings, for this bucket. Its node's own do not count.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -60,12 +60,21 @@ class Host:
 
     def _lead(self) -> None:
         try:
-            os.environ.update(self._environment)
+            from core.errors import InvalidSettings
             from service.ending import MUST_CHANGE_SETTINGS
-            from service.settings import Settings
+            from service.settings import PREFIX, Settings
+
+            for name in [one for one in os.environ if one.upper().startswith(PREFIX)]:
+                del os.environ[name]
+            os.environ.update(self._environment)
+            try:
+                settings = Settings.load()
+            except InvalidSettings as error:  # as where another release has begun this host
+                self._error = str(error)
+                return
             from service.trainer.host import Life
 
-            self._life = life = Life(Settings.load())
+            self._life = life = Life(settings)
             if self._stopping:
                 life.stop()
             status = life.lead()

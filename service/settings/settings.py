@@ -240,13 +240,19 @@ class Settings(
             for name in type(self).model_fields
         ]
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, *, without_defaults: bool = False) -> dict[str, str]:
         """The variables that make `Settings.load` in a child process equal to this.
 
         Secrets are in clear: hand it to a child's environment, never to a log.
+
+        Arguments:
+            without_defaults: Leave out what nobody has set, so that a process of another release
+                can begin with it, which does not know all settings of this one.
         """
         variables = {}
         for name in type(self).model_fields:
+            if without_defaults and name not in self.model_fields_set:
+                continue
             value = getattr(self, name)
             if isinstance(value, SecretStr):
                 value = value.get_secret_value()

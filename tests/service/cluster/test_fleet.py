@@ -100,6 +100,19 @@ def test_hosts_are_not_told_the_key_of_the_administrator(monkeypatch: pytest.Mon
     assert KEY not in str(own)
 
 
+def test_hosts_are_told_what_was_set_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One of another release would refuse the settings that it does not know, all by their defaults.
+    monkeypatch.delenv("GMR_TRAINER_NICENESS", raising=False)  # of all tests
+    fleet, ray = fleet_on({"a": 1}, 1, monkeypatch)
+    fleet.up()
+    assert sorted(ray.environments["b000.0"]) == [
+        "GMR_DATA_DIR",
+        "GMR_MODEL",
+        "GMR_SNAPSHOT_STORE",
+        "GMR_STANDBY",
+    ]
+
+
 @pytest.mark.parametrize("frozen", ["list", "nodes", "get_actor", "begin", "kill"])
 def test_a_head_that_freezes_is_waited_for_so_long_and_no_longer(
     frozen: str, monkeypatch: pytest.MonkeyPatch

@@ -267,11 +267,14 @@ def test_the_webhook_is_told_of_the_kinds_that_are_listed() -> None:
     assert chosen.webhook_kinds == {"boundary", "to_come"}
 
 
+@pytest.mark.parametrize("without_defaults", [False, True])
 def test_a_child_with_the_environment_has_the_same_settings(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, without_defaults: bool
 ) -> None:
     settings = Settings.load({"port": 9, "redis_url": SECRET, "n_features": 3, "outlier_c": 1.5})
-    for name, value in settings.environment().items():
+    environment = settings.environment(without_defaults=without_defaults)
+    assert ("GMR_PRESET" in environment) is not without_defaults
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert Settings.load().model_dump() == settings.model_dump()
 
