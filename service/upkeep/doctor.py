@@ -224,6 +224,8 @@ def _look_at_redis(found: Reach, settings: Settings, report: Report) -> None:
     if buckets is None:
         _look_at_service(found, settings, report, TRAINER)
         return
+    # Of each host on its node: there is none to be here.
+    report.findings[:] = [one for one in report.findings if one.subject != "data dir"]
     report.add("cluster", counted(buckets, "bucket"))
     report.models.clear()  # a cluster has those of its buckets
     for bucket in range(buckets):
@@ -378,6 +380,19 @@ def _look_at_stream(
         )
 
 
+def _look_at_states(client: SyncClient, keys: Keys, report: Report) -> None:
+    """Look at what the trainer at work says of named models."""
+    text = _got(client.get(keys.model_states))
+    for name, told in sorted(orjson.loads(text or b"{}").items()):
+        if told["state"] == "failing":
+            report.add(
+                subject_of(name, "state"),
+                f"failing, so that nothing of it is learned: {told['error']}",
+                "Put that right. What it was sent waits in its stream, and its trainer tries again "
+                "by itself.",
+            )
+
+
 def _look_at_trainer(
     client: SyncClient, keys: Keys, settings: Settings, report: Report, who: Writer
 ) -> None:
@@ -392,6 +407,7 @@ def _look_at_trainer(
             who.begin if waiting or who.always else None,
         )
         return
+    _look_at_states(client, keys, report)
     holder = json.loads(lease)
     left = int(_got(client.pttl(keys.lease))) / 1000
     told = (

@@ -11,7 +11,7 @@ from service.broker.connection import SyncClient
 from service.broker.keys import Keys
 from service.settings import Settings
 from service.store.choice import objects_of
-from service.store.in_objects import epoch_of, parse, unpointed
+from service.store.in_objects import KeptObject, epoch_of, parse, unpointed
 from service.store.kept import StoreUnavailable
 from service.upkeep.report import ModelFacts, Report, advice_on, refused, subject_of
 
@@ -42,6 +42,8 @@ def look_at_store(
                 state, config, metadata = load(one.read())
                 facts.read(state.model.version, config, metadata)
             except (InvalidCheckpoint, KeyError, ValueError) as error:
+                if named is not None and not _points_to(client, keys, one):
+                    continue  # let go of by a trainer at work, since the pointer was read
                 facts.unreadable.append(one.name)
                 report.add(
                     subject,
@@ -73,3 +75,10 @@ def look_at_store(
         f"{int(epoch or 0)}"
         + (f"; to be deleted: {counted(len(dead), 'object')} of earlier epochs" if dead else ""),
     )
+
+
+def _points_to(client: SyncClient, keys: Keys, one: KeptObject) -> bool:
+    """Whether the pointer of a model names a checkpoint now."""
+    text: Any = client.get(keys.checkpoints)
+    named = parse(text, one.objects)
+    return named is None or one.name in {there.name for there in named}

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from core.engine.checkpoint import load
 from service.broker.connection import connect
 from service.broker.keys import Keys
 from service.settings import Settings
@@ -75,6 +76,40 @@ def test_the_doctor_says_when_nothing_points_to_what_there_is(gmr: Gmr, kept: Se
     assert model["checkpoints"] == 2
     assert "nothing in Redis points to what" in said
     assert "2 checkpoints" in said
+
+
+def test_the_doctor_misses_no_checkpoint_that_was_let_go_of_meanwhile(
+    gmr: Gmr, kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, [_, older] = Keys(kept.model), sorted(objects_of(kept).names(), reverse=True)
+
+    def while_a_trainer_works(data: bytes) -> Any:
+        with connect(str(kept.redis_address())) as client:
+            text: Any = client.get(keys.checkpoints)
+            client.set(keys.checkpoints, json.dumps(json.loads(text)[:1]))
+        objects_of(kept).delete([older])
+        return load(data)
+
+    monkeypatch.setattr("service.upkeep.stored.load", while_a_trainer_works)
+    model, said = found(gmr)
+    assert (model["checkpoints"], model["unreadable"]) == (1, [])
+    assert older not in said
+
+
+def test_the_doctor_says_which_models_are_failing(gmr: Gmr, kept: Settings) -> None:
+    keys = Keys(kept.model)
+    states = {
+        "pump-7": {"state": "failing", "error": "a later release made it"},
+        "a": {"state": "loaded", "error": None},
+    }
+    with connect(str(kept.redis_address())) as client:
+        client.set(keys.model_states, json.dumps(states))
+        assert "failing" not in gmr("doctor").output  # by a trainer that is gone
+        client.set(keys.lease, "{}")
+    _, said = found(gmr)
+    assert "model pump-7: state: failing" in said
+    assert "a later release made it" in said
+    assert "model a: state" not in said
 
 
 def test_a_reset_forgets_objects_and_keeps_the_epoch(gmr: Gmr, kept: Settings) -> None:

@@ -192,7 +192,9 @@ def test_the_doctor_of_a_cluster_looks_at_all_its_buckets(
 ) -> None:
     name = name_in(0, after=6000)
     assert front.put(f"/models/{name}").status_code == 201
-    found = {one.subject: one for one in examine(cluster).findings}
+    elsewhere = cluster.model_copy(update={"data_dir": cluster.data_dir / "of-the-hosts"})
+    found = {one.subject: one for one in examine(elsewhere).findings}
+    assert "data dir" not in found  # hosts have theirs, on their nodes
     assert found["cluster"].found == f"{BUCKETS} buckets"
     for bucket in range(BUCKETS):
         trainer = found[f"bucket {bucket}: trainer"]
