@@ -210,13 +210,35 @@ def _status(address: str | None, as_json: bool) -> None:
             table.add_row(row.name, str(row.bucket), node, does, str(row.pid or ""))
         Console().print(table, markup=False)
     led = {row.bucket for row in rows if row.phase == "leading"}
-    if unled := [str(bucket) for bucket in range(n_buckets) if bucket not in led]:
+    unled = [bucket for bucket in range(n_buckets) if bucket not in led]
+    elsewhere = _held(unled)
+    if elsewhere:
         typer.echo(
-            f"Led by no host: bucket {', '.join(unled)}. Hosts that start lead soon; those that "
+            f"Led by no host of this Ray, though a trainer has the lease: bucket "
+            f"{_listed(elsewhere)}. That may be a host of another Ray, or one that has just died, "
+            f"whose lease runs out soon. Hosts that stand by here lead when it is ended.",
+            err=True,
+        )
+    if missing := [bucket for bucket in unled if bucket not in elsewhere]:
+        typer.echo(
+            f"Led by no host: bucket {_listed(missing)}. Hosts that start lead soon; those that "
             f"are missing are begun by `gmr cluster up`.",
             err=True,
         )
     raise typer.Exit(1 if unled else 0)
+
+
+def _held(buckets: list[int]) -> list[int]:
+    """Those of some buckets of which a trainer has the lease."""
+    from service.cluster.plan import held
+
+    settings = Settings.load()
+    with _redis(settings) as client:
+        return held(client, settings.model, buckets)
+
+
+def _listed(buckets: list[int]) -> str:
+    return ", ".join(map(str, buckets))
 
 
 def _models(names: list[str], as_json: bool) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from core.errors import InvalidSettings
 from service.broker.connection import SyncClient
 from service.broker.keys import Keys
+from service.cluster.buckets import service_of
 from service.settings import Settings
 
 GCS_VARIABLE: Final = "RAY_REDIS_ADDRESS"
@@ -54,6 +55,17 @@ def begun(client: SyncClient, model: str) -> int | None:
     """
     found: Any = client.get(Keys(model).cluster)
     return None if found is None else int(found)
+
+
+def held(client: SyncClient, model: str, buckets: Iterable[int]) -> list[int]:
+    """Those of some buckets of which a trainer has the lease, wherever it is.
+
+    Arguments:
+        client: To the Redis of the cluster.
+        model: The `GMR_MODEL` of the cluster.
+        buckets: Which to look at.
+    """
+    return [one for one in buckets if client.exists(Keys(service_of(model, one)).lease)]
 
 
 def agree(client: SyncClient, model: str, buckets: int | None, default: int) -> int:

@@ -149,6 +149,13 @@ def test_a_bucket_that_no_host_leads_is_named(
     found = CliRunner().invoke(app, ["cluster", "status"])
     assert found.exit_code == 1
     assert "Led by no host: bucket 2. " in found.output
+    # As where a host of another Ray leads it, in an upgrade.
+    with connect(redis_server.url) as client:
+        client.set(Keys(service_of(model, 2)).lease, "{}")
+    found = CliRunner().invoke(app, ["cluster", "status"])
+    assert found.exit_code == 1
+    assert "a trainer has the lease: bucket 2. " in found.output
+    assert "begun by" not in found.output
     Fleet(Settings(model=model), 3).up()
     assert "Led by no host" not in CliRunner().invoke(app, ["cluster", "status"]).output
 
