@@ -9,9 +9,10 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -201,15 +202,18 @@ def attach(address: str | None, model: str, place: str | None = None) -> None:
         _reach(address)
     more: dict[str, Any] = {} if place is None else {"_node_ip_address": place}
     try:
-        answer(
-            lambda: ray.init(
-                address=address,
-                namespace=namespace_of(model),
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                **more,
+        # Hosts import from the folder in which Ray is connected to before anywhere else: from a
+        # checkout they would run its code, whatever is installed on their node.
+        with chdir(sys.prefix):
+            answer(
+                lambda: ray.init(
+                    address=address,
+                    namespace=namespace_of(model),
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    **more,
+                )
             )
-        )
     except ConnectionError as error:
         raise _no_ray(address, error) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import urllib.request
 from contextlib import suppress
@@ -41,6 +42,21 @@ def test_a_ray_that_is_not_there_is_told_at_once(
     monkeypatch.setenv("RAY_ADDRESS", address if by_variable else "ray.example:1")
     with pytest.raises(InvalidSettings, match=f"No Ray answers at {address}.*ray start --head"):
         attach(None if by_variable else address, "plant")
+
+
+def test_hosts_import_nothing_from_the_folder_in_which_they_are_begun(
+    ray: SimulatedRay, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from service.cluster.local import attach
+
+    folders: list[str] = []
+    init = sys.modules["ray"].init
+    monkeypatch.setattr("ray.init", lambda **named: (folders.append(os.getcwd()), init(**named)))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.chdir(tmp_path)  # Ray has all hosts import from where it is connected to
+    attach(None, "plant")
+    assert not (Path(*folders) / "service").exists()
+    assert Path(*folders) != tmp_path == Path.cwd()
 
 
 @pytest.mark.parametrize("address", ["ray.example", "local", "ray.example:x", ":6379"])
