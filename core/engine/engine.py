@@ -471,8 +471,9 @@ class Engine:
             )
         )
         moved = replace(self.modes.restored(state, moved), asked=state.asked)
-        if kept.asked.of_answers(self.config) != state.asked.of_answers(self.config):
-            moved = moved.changed() if version else moved
+        answers = kept.asked.of_answers(self.config), moved.asked.of_answers(self.config)
+        if source == "rollback" and version and answers[0] != answers[1]:
+            moved = moved.changed()  # the kept version has one answer for ever, and this is another
         return moved, [ModelRestored(moved.model.version, state.model.version, source)]
 
     def watched_anew(self, state: EngineState) -> EngineState:

@@ -236,6 +236,8 @@ def test_a_rollback_leaves_them_in_force_under_a_version_of_its_own_where_answer
     assert back.asked == strict.asked
     assert restored.model_version == back.model.version == strict.model.version + 1
     assert back.model.samples_seen == early.model.samples_seen
+    uploaded, _ = engine.restore(strict, early, "checkpoint")
+    assert (uploaded.asked, uploaded.model.version) == (strict.asked, strict.model.version + 1)
     verdicts = [engine.snapshot(one).outliers(x).inliers.sum() for one in (back, early)]
     assert verdicts[0] < verdicts[1]
 
