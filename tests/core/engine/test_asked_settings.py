@@ -17,7 +17,7 @@ from core.engine.asked_settings import ADJUSTABLE, NOTHING_ASKED, AskedSettings,
 from core.engine.engine import Engine
 from core.engine.state import EngineState, Mode
 from core.errors import InvalidLabels, InvalidRequest
-from core.events import ClassProposed, Event, LabelsMissed, ModelRestored, SettingsChanged
+from core.events import Event, LabelsMissed, ModelRestored, SettingsChanged
 from tests.core.states import Script, assert_identical, lived, play, scripts
 from tests.core.streams import batches, blob
 
@@ -72,7 +72,7 @@ def test_every_setting_that_can_be_asked_for_is_one_of_the_engine_and_is_tried()
     assert set(ADJUSTABLE) < {*CONFIG.to_dict()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     before=scripts(least=1, most=5),
     after=scripts(least=1, most=5),
@@ -105,17 +105,43 @@ def test_a_setting_that_is_asked_for_does_what_a_restart_with_it_does(
         assert torch.equal(one.outliers(x).inliers, other.outliers(x).inliers)
 
 
-def test_what_is_asked_for_decides_from_the_next_sample_on() -> None:
-    engine = Engine(EngineConfig(n_components=24, detector="none", experts=False))
-    state = lived(engine, [0, 1], 20)
-    some = [
+def strangers(n: int) -> Script:
+    """Unlabelled batches of known classes, of which a fifth is of a class that nobody has named."""
+    return [
         Batch(torch.cat([batch.features[20:], blob(16, 20, 500 + index)]))
-        for index, batch in enumerate(batches([0, 1], 6, seed=60, labelled=False))
+        for index, batch in enumerate(batches([0, 1], n, seed=60, labelled=False))
     ]
-    for wanted, proposed in ((0, False), (20, True)):
-        asked = changed_by(engine, state, proposal_samples=wanted)
-        _, events = play(engine, asked, some)
-        assert any(isinstance(one, ClassProposed) for one in events) is proposed
+
+
+NAMELESS = EngineConfig(n_components=24, detector="none", experts=False)
+
+
+@pytest.mark.parametrize(
+    ("config", "after", "changes"),
+    [
+        (NAMELESS, strangers(12), {"proposal_samples": 0}),
+        (NAMELESS, strangers(12), {"proposal_samples": 20}),
+        (NAMELESS, strangers(12), {"proposal_samples": 150}),
+        (CONFIG, [*batches([0, 2], 30, size=10, seed=4, labelled=False)], {"set_aside_limit": 15}),
+        (CONFIG, with_ids([*batches([0, 1], 4, seed=5, labelled=False)]), {"awaiting_limit": 30}),
+        (
+            CONFIG,
+            with_ids([*batches([0, 1], 4, seed=5, labelled=False)]),
+            {"label_wait_samples": 150},
+        ),
+    ],
+)
+def test_a_setting_that_is_asked_for_makes_the_difference_that_a_restart_would(
+    config: EngineConfig, after: Script, changes: dict[str, Any]
+) -> None:
+    engine, restarted = Engine(config), Engine(replace(config, **changes))
+    state = lived(engine, [0, 1], 20)
+    asked, told = play(engine, changed_by(engine, state, **changes), after)
+    same, as_told = play(restarted, state, after)
+    assert told == as_told
+    assert_identical(replace(asked, asked=NOTHING_ASKED), same)
+    _, without = play(engine, state, after)
+    assert told != without
 
 
 def test_samples_that_wait_are_let_go_as_the_new_limit_says() -> None:
