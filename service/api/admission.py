@@ -74,7 +74,8 @@ async def check_classes(parts: Parts, labels: Collection[Label]) -> None:
     if not new:
         return
     status, _ = await _report(parts)
-    limit = settings_in_force(parts.settings, status)["max_classes"]["value"]
+    told = settings_in_force(parts.settings, status)["max_classes"]
+    limit = told["value"] if told["asked"] else parts.settings.max_classes
     if len(known) + len(new) > limit:
         raise InvalidLabels.too_many_classes(len(known) + len(new), limit)
 

@@ -355,7 +355,7 @@ def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
         with of_model(service, "narrow") as narrow:
             teach(narrow, batches=1)
             told = problem(narrow.post("/ingest", json=more), 422, "invalid-labels")
-            assert "--set max_classes=N" in told["detail"]
+            assert "gmr settings max_classes=N" in told["detail"]
         other = {"settings": {"max_classes": 30, "preset": "flat"}}
         told = problem(service.put("/models/narrow", json=other), 409, "model-conflict")
         assert "gmr models copy NEW --from narrow --set NAME=VALUE" in told["detail"]
