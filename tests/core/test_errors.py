@@ -82,8 +82,8 @@ def test_messages_say_what_happened_what_was_expected_and_what_to_do() -> None:
 
 def test_messages_say_what_to_do_without_a_service_too() -> None:
     told = str(InvalidLabels.too_many_classes(5, 4))
-    assert "raise max_classes (GMR_MAX_CLASSES of a service)." in told
-    assert "gmr models copy NEW --from NAME --set max_classes=N" in told
+    assert "raise max_classes (GMR_MAX_CLASSES of a service; while it runs, " in told
+    assert told.endswith("gmr settings max_classes=N).")
     assert str(ModelNotReady.nothing_learned()).endswith(
         "Let it learn some (POST /ingest of a service)."
     )
