@@ -6,9 +6,9 @@ say by now is refused here, before the 202; the rest becomes a dead letter.
 Rules of this module:
 
 1. Refused is what cannot be used, not what may not be: where entries that wait may still change
-   the answer, the entry is accepted. (Two exceptions: a rollback that waits may bring the number
-   of classes down, an upload that waits may bring images, or others. The sender is told,
-   and can send again.)
+   the answer, the entry is accepted. (Exceptions: a rollback that waits may bring the number
+   of classes down, settings that wait may allow more, an upload that waits may bring images,
+   or others. The sender is told, and can send again.)
 2. The trainer's report is read after the count of what was accepted, so that a report that
    holds as many entries holds all that the sender knows to be accepted.
 """
@@ -16,6 +16,7 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ async def check_classes(parts: Parts, labels: Collection[Label]) -> None:
     new = set(map(distinct, labels)) - known
     if not new:
         return
-    status, _ = await _report(parts)
+    status = None
+    with suppress(StreamUnavailable):  # whoever appends the batch meets that, and says more of it
+        status = await parts.stream.reports.status()
     told = settings_in_force(parts.settings, status)["max_classes"]
     limit = told["value"] if told["asked"] else parts.settings.max_classes
     if len(known) + len(new) > limit:
