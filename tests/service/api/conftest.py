@@ -30,6 +30,20 @@ def settings(redis_url: str, tmp_path: Path) -> Callable[..., Settings]:
 
 
 @pytest.fixture
+def own(settings: Callable[..., Settings]) -> Settings:
+    """Of a model whose versions are kept at once."""
+    return settings(checkpoint_interval_s=0.05)
+
+
+@pytest.fixture
+def live(own: Settings) -> Iterator[httpx2.Client]:
+    """A service of the test's own that has learned two classes."""
+    with training(own), serving(own) as client:
+        teach(client, batches=3)
+        yield client
+
+
+@pytest.fixture
 def api(settings: Callable[..., Settings]) -> Iterator[httpx2.Client]:
     """A service without a trainer: what is sent stays in the stream."""
     with serving(settings()) as client:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -28,19 +28,6 @@ from tests.service.api.stack import (
 from tests.service.running import ask
 
 MakeSettings = Callable[..., Settings]
-
-
-@pytest.fixture
-def own(settings: MakeSettings) -> Settings:
-    return settings(checkpoint_interval_s=0.05)
-
-
-@pytest.fixture
-def live(own: Settings) -> Iterator[httpx2.Client]:
-    """A service of the test's own that has learned two classes."""
-    with training(own), serving(own) as client:
-        teach(client, batches=3)
-        yield client
 
 
 def put(client: httpx2.Client, path: str, **body: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -27,19 +27,6 @@ from tests.service.api.stack import (
 )
 
 MakeSettings = Callable[..., Settings]
-
-
-@pytest.fixture
-def own(settings: MakeSettings) -> Settings:
-    return settings(checkpoint_interval_s=0.05)
-
-
-@pytest.fixture
-def live(own: Settings) -> Iterator[httpx2.Client]:
-    """A service of the test's own that has learned two classes."""
-    with training(own), serving(own) as client:
-        teach(client, batches=3)
-        yield client
 
 
 def change(client: httpx2.Client, of: str = "", **wanted: Any) -> dict[str, Any]:
@@ -161,6 +148,11 @@ def test_what_cannot_be_changed_is_refused_before_it_is_in_the_stream(
         blank.patch("/model/settings", json={"settings": wanted}), 422, "invalid-request"
     )
     assert said in refusal["detail"]
+
+
+def test_without_a_trainer_nothing_is_said_to_be_in_force(blank: httpx2.Client) -> None:
+    told = problem(blank.get("/model/settings"), 503, "unavailable")
+    assert "gmr trainer" in told["detail"]
 
 
 def test_an_entry_carries_what_is_asked_for_and_a_wrong_one_is_refused() -> None:
