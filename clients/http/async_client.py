@@ -45,7 +45,7 @@ from clients.http.answers import (
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
 from clients.http.errors import RequestRefused
-from clients.http.replacing import check_another, check_empty
+from clients.http.replacing import check_another, check_empty, taken_along
 from clients.http.subscription import Feed, position
 
 __all__ = ["AsyncGMRClient"]
@@ -215,6 +215,10 @@ class AsyncGMRClient(Awaited):
             ledger = await self.send(calls.of_model(name, calls.ledger()))
             check_empty(await self.named_model(name), ledger)
         try:
+            in_force = await self.send(calls.of_model(source, calls.settings()))
+            if asked := taken_along(in_force, settings or ()):
+                change = calls.change_settings(asked, "taken along by a copy", None)
+                await self.send(calls.of_model(name, change))  # first: they may let the state in
             data = await self.send(calls.of_model(source, calls.checkpoint(version)))
             await self.send(calls.of_model(name, calls.restore(data)))
         except RequestRefused:

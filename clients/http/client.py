@@ -56,7 +56,7 @@ from clients.http.answers import (
 from clients.http.blocking import Blocking
 from clients.http.errors import RequestRefused
 from clients.http.missing import Column
-from clients.http.replacing import check_another, check_empty
+from clients.http.replacing import check_another, check_empty, taken_along
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed, position
 
@@ -368,6 +368,8 @@ class GMRClient(Blocking):
     ) -> NamedModel:
         """Make a named model that begins where another one stands, or stood.
 
+        What was asked of the source while it ran (`change_settings`) holds for the copy, too.
+
         Arguments:
             source: A named model; None for the service's own, whose settings the copy has, too.
             name: Of the copy.
@@ -392,6 +394,10 @@ class GMRClient(Blocking):
             ledger = self.send(calls.of_model(name, calls.ledger()))
             check_empty(self.named_model(name), ledger)
         try:
+            in_force = self.send(calls.of_model(source, calls.settings()))
+            if asked := taken_along(in_force, settings or ()):
+                change = calls.change_settings(asked, "taken along by a copy", None)
+                self.send(calls.of_model(name, change))  # first: they may let the state in
             data = self.send(calls.of_model(source, calls.checkpoint(version)))
             self.send(calls.of_model(name, calls.restore(data)))
         except RequestRefused:

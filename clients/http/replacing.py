@@ -1,8 +1,10 @@
-"""What stands against the replacement of a named model's state by a copy."""
+"""What stands against the replacement of a named model's state by a copy, and what goes along."""
 
 from __future__ import annotations
 
-from clients.http.answers import Ledger, NamedModelSummary
+from collections.abc import Collection, Mapping
+
+from clients.http.answers import Ledger, NamedModelSummary, Setting
 from clients.http.errors import HasLearned, InputError
 from core.counted import counted
 
@@ -40,3 +42,20 @@ def check_empty(summary: NamedModelSummary, ledger: Ledger) -> None:
         samples_seen=summary.samples_seen,
         accepted=accepted,
     )
+
+
+def taken_along(
+    of_source: Mapping[str, Setting], otherwise: Collection[str]
+) -> dict[str, float | int | None]:
+    """What was asked for while the source ran, but for settings that the copy has otherwise.
+
+    Example:
+        >>> of_source = {"outlier_c": Setting(3.0, True), "max_classes": Setting(1000, False)}
+        >>> taken_along(of_source, ())
+        {'outlier_c': 3.0}
+    """
+    return {
+        name: setting.value
+        for name, setting in of_source.items()
+        if setting.asked and name not in otherwise
+    }

@@ -86,7 +86,7 @@ class ClassDiscovery:
         """
         known = state.log_likelihood
         ready = known.weight >= READY_SAMPLES and len(state.model.classes) > 0
-        if not state.asked.over(self.config).proposal_samples or not ready or scores is None:
+        if not state.in_force(self.config).proposal_samples or not ready or scores is None:
             return None
         values = scores.log_likelihood - state.standardiser.log_volume
         unknown = is_unknown(values, known)
@@ -102,7 +102,7 @@ class ClassDiscovery:
             state: Of before the batch.
             scores: Of the batch.
         """
-        if not state.asked.over(self.config).proposal_samples or not state.model.classes:
+        if not state.in_force(self.config).proposal_samples or not state.model.classes:
             return None
         return self.candidates.gains(state, scores)
 
@@ -195,7 +195,7 @@ class ClassDiscovery:
             The state, how many samples were learned at once, and what happened.
         """
         suspected = state.pending.awaiting.suspect_since is not None
-        if suspected or not state.asked.over(self.config).proposal_samples or not len(batch):
+        if suspected or not state.in_force(self.config).proposal_samples or not len(batch):
             return self.delayed_labels.learn_late(state, batch, arrived)
         x = state.standardiser.apply(batch.features)
         scores: Scores | None = self.candidates.learner.score(state.model.learner, x)
@@ -212,7 +212,7 @@ class ClassDiscovery:
 
     def look(self, state: EngineState) -> tuple[EngineState, list[Event]]:
         """Look for classes among what is unknown or was learned; learn what is too much."""
-        least, proposals = state.asked.over(self.config).proposal_samples, state.pending.proposals
+        least, proposals = state.in_force(self.config).proposal_samples, state.pending.proposals
         events = list[Event]()
         if least and len(proposals.unknown) >= least and proposals.unseen * LOOKS >= least:
             proposals = replace(proposals, unseen=0)
@@ -420,7 +420,7 @@ class ClassDiscovery:
 
     def _looked(self, state: EngineState, propose: bool = True) -> tuple[EngineState, list[Event]]:
         """Let open proposals follow the components, and propose clusters that are of none."""
-        least, proposals = state.asked.over(self.config).proposal_samples, state.pending.proposals
+        least, proposals = state.in_force(self.config).proposal_samples, state.pending.proposals
         recent = proposals.recent
         # Of known classes few samples gain, so that most looks for new ones are spared. Nor do
         # those gain of a proposal that comes back, which must be followed before it is named.

@@ -50,7 +50,7 @@ class DelayedLabels:
         awaiting, match = state.pending.awaiting.matched(
             zip(ids, labels, strict=True),
             state.stream.samples,
-            state.asked.over(self.config).awaiting_limit,
+            state.in_force(self.config).awaiting_limit,
         )
         state, report = self._tested(state.with_pending(awaiting=awaiting), match)
         batch = Batch.of(match.rows.features, list(match.labels))
@@ -71,7 +71,7 @@ class DelayedLabels:
             before: Samples of the stream before that place.
             learn: Learns them without a label.
         """
-        limit = state.asked.over(self.config).awaiting_limit
+        limit = state.in_force(self.config).awaiting_limit
         state = state.with_pending(awaiting=state.pending.awaiting.without_behind(before, limit))
         return self._give_up(state, before, "time", learn)
 
@@ -85,7 +85,7 @@ class DelayedLabels:
         awaiting, found, duplicates = state.pending.awaiting.claimed(
             batch.sample_ids,
             [label is not None for label in labels],
-            state.asked.over(self.config).awaiting_limit,
+            state.in_force(self.config).awaiting_limit,
         )
         state = state.with_pending(awaiting=awaiting)
         if not found and not duplicates:
@@ -272,10 +272,10 @@ class DelayedLabels:
         Arguments:
             learn: Learns samples without a label.
         """
-        awaiting, limit = state.pending.awaiting, state.asked.over(self.config).awaiting_limit
+        awaiting, limit = state.pending.awaiting, state.in_force(self.config).awaiting_limit
         if not (awaiting.held or awaiting.behind or awaiting.early):
             return state, []
-        oldest = state.stream.samples - state.asked.over(self.config).label_wait_samples
+        oldest = state.stream.samples - state.in_force(self.config).label_wait_samples
         awaiting, n_lost = awaiting.expired(oldest, limit)
         state = state.with_pending(awaiting=awaiting)
         state, missed = self._give_up(state, oldest, "samples", learn)
@@ -288,7 +288,7 @@ class DelayedLabels:
     ) -> tuple[EngineState, list[Event]]:
         """Learn the samples that arrived before a place in the stream without a label."""
         awaiting, rows = state.pending.awaiting.released(
-            before, state.asked.over(self.config).awaiting_limit
+            before, state.in_force(self.config).awaiting_limit
         )
         if not len(rows):
             return state, []
@@ -340,7 +340,7 @@ class DelayedLabels:
             state.model.learner, state.standardiser.apply(rows.features)
         )
         surrogates = None if means is None else state.standardiser.invert(means)
-        limit = state.asked.over(self.config).awaiting_limit
+        limit = state.in_force(self.config).awaiting_limit
         awaiting = state.pending.awaiting.left_behind(rows, surrogates, limit).trimmed(limit)
         return state.with_pending(awaiting=awaiting)
 

@@ -249,7 +249,7 @@ class Engine:
                 unchanged.
         """
         asked = state.asked.with_changes(changes)
-        now, before = asked.over(self.config), state.asked.over(self.config)
+        now, before = asked.over(self.config), state.in_force(self.config)
         if asked == state.asked:
             return state, []
         if asked.of_answers(self.config) != state.asked.of_answers(self.config):
@@ -315,7 +315,7 @@ class Engine:
             )
         ids, labels = [*map(plain_id, ids)], [*map(plain_label, labels)]
         held_labels = [one.label for one in state.rest.labels]
-        check_classes(state, (*labels, *held_labels), state.asked.over(self.config).max_classes)
+        check_classes(state, (*labels, *held_labels), state.in_force(self.config).max_classes)
         if not state.learns:
             return self.modes.hold(state, ids, labels)
         state, events = self.delayed_labels.match(state, ids, labels)
@@ -335,7 +335,7 @@ class Engine:
         self._check_learns(state, "a proposed class cannot be decided about")
         label = None if label is None else plain_label(label)
         named = () if label is None else (label,)
-        check_classes(state, named, state.asked.over(self.config).max_classes)
+        check_classes(state, named, state.in_force(self.config).max_classes)
         state, events = self.discovery.name(state, proposal, label)
         return state, placed(state.stream, events)
 
@@ -465,7 +465,7 @@ class Engine:
             .with_pending(
                 set_aside=(),
                 awaiting=state.pending.awaiting.forgotten(
-                    state.asked.over(self.config).awaiting_limit
+                    state.in_force(self.config).awaiting_limit
                 ),
                 proposals=state.pending.proposals.forgotten(),
             )
@@ -549,7 +549,7 @@ class Engine:
             window=self.learner.raw_samples(state.model.learner),
             set_aside=state.pending.set_aside_samples,
             waiting=self.learning.waiting(state),
-            outlier_c=state.asked.over(self.config).outlier_c,
+            outlier_c=state.in_force(self.config).outlier_c,
             log_likelihood_mean=log_likelihood.mean,
             log_likelihood_deviation=log_likelihood.deviation,
             awaiting=state.pending.awaiting.raw_samples,
@@ -563,7 +563,7 @@ class Engine:
             model,
             state.standardiser,
             self.inliers.usual(state),
-            state.asked.over(self.config).outlier_false_positive_rate,
+            state.in_force(self.config).outlier_false_positive_rate,
             None if state.model.panel is None else self.naming.panel(state).rules,
             self.naming.labels(state)[len(state.model.classes) :],
         )

@@ -135,13 +135,13 @@ class Inliers:
 
     def among(self, state: EngineState, scores: Scores) -> Tensor:
         """Which scored samples `POST /outliers` would call inliers, with shape (n,), bool."""
-        rate = state.asked.over(self.config).outlier_false_positive_rate
+        rate = state.in_force(self.config).outlier_false_positive_rate
         usual = self.usual(state)
         found = None if rate is None else self._found(state, usual, scores)
         if rate is not None and found is not None:
             return usual.inliers(*found, rate)
         known = state.log_likelihood
-        lowest = known.mean - state.asked.over(self.config).outlier_c * known.deviation
+        lowest = known.mean - state.in_force(self.config).outlier_c * known.deviation
         return scores.log_likelihood - state.standardiser.log_volume >= lowest
 
     def _found(

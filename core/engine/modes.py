@@ -108,7 +108,7 @@ class Modes:
         Raises:
             ModelAtRest: There would be more than samples may wait.
         """
-        limit = state.asked.over(self.config).awaiting_limit
+        limit = state.in_force(self.config).awaiting_limit
         held_labels = (*state.rest.labels, *map(HeldLabel, ids, labels))
         if len(held_labels) > limit:
             raise ModelAtRest.of(

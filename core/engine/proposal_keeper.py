@@ -122,10 +122,7 @@ class ProposalKeeper:
         """Propose components of the sub-task that are a cluster, (M,) bool, if they are enough."""
         rows = (found.fallen >= 0) & mine[found.fallen]
         mass = float(found.unnamed.mass.cpu()[mine].sum())
-        if (
-            int(rows.sum()) < LEAST_PROPOSAL
-            or mass < state.asked.over(self.config).proposal_samples
-        ):
+        if int(rows.sum()) < LEAST_PROPOSAL or mass < state.in_force(self.config).proposal_samples:
             return state, []
         some = state.pending.proposals.recent.select(rows).samples
         origin = "boundary" if state.sub_task.number else "unknown"

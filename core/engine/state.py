@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, Label, SampleId, codes_among, new_labels
+from core.config import EngineConfig
 from core.drift.shadows import Shadow
 from core.engine.asked_settings import NOTHING_ASKED, AskedSettings
 from core.errors import ModelNotReady
@@ -408,6 +409,14 @@ class EngineState:
     pending: Pending = field(default_factory=Pending)
     rest: Rest = field(default_factory=Rest)
     asked: AskedSettings = NOTHING_ASKED
+
+    def in_force(self, config: EngineConfig) -> EngineConfig:
+        """The settings that hold now.
+
+        Arguments:
+            config: Of the engine.
+        """
+        return self.asked.over(config)
 
     def changed(self, **fields: Any) -> EngineState:
         """Replace the model, under a version that was never used before.

@@ -114,9 +114,7 @@ class Step:
             InvalidBatch: It cannot be used.
         """
         state, batch, claimed = self.delayed_labels.claim(state, batch)
-        check_classes(
-            state, state.model.new_labels(batch), state.asked.over(self.config).max_classes
-        )
+        check_classes(state, state.model.new_labels(batch), state.in_force(self.config).max_classes)
         if state.model.standardiser is None:
             state = self._first(state, batch)
         return state.with_pending(quarantined=()), batch, claimed
@@ -162,7 +160,7 @@ class Step:
             suspected = state.pending.awaiting.suspecting(arrival.position.sample)
             state = state.with_pending(awaiting=suspected)
             suspects = state.pending.set_aside_samples + suspected.suspects + len(arrival.to_learn)
-            full = suspects > state.asked.over(self.config).set_aside_limit
+            full = suspects > state.in_force(self.config).set_aside_limit
         absorbed = self.change_type.absorbed(
             state, arrival.to_learn, arrival.position, judgement.verdict
         )

@@ -10,7 +10,7 @@ from core.memory.coarse_features import coarse_features
 
 def facts_of(state: EngineState, engine: Engine) -> dict[str, object]:
     """Facts of a state for GET /drift and GET /model, JSON-ready."""
-    settings, asked = state.asked.over(engine.config), state.asked.values
+    settings, asked = state.in_force(engine.config), state.asked.values
     stream, arming, model = state.stream, engine.arming(state), state.model
     return {
         "mode": state.rest.mode.value,

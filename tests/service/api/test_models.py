@@ -377,6 +377,35 @@ def test_a_copy_goes_on_with_other_settings(service: httpx2.Client) -> None:
     wait_until(lambda: not {"narrow", "wide", "twin"}.intersection(names(service)))
 
 
+def test_a_copy_takes_along_what_was_asked_of_its_source(service: httpx2.Client) -> None:
+    url = str(service.base_url)
+    ten = {"features": samples(10).tolist(), "labels": [*range(10)]}
+    with GMRClient(url) as client:
+        client.make_model("strict", {"max_classes": 3, "preset": "flat"})
+        with of_model(service, "strict") as strict:
+            teach(strict, batches=1)
+            asked = {"max_classes": 30, "outlier_c": 2.5}
+            put = strict.patch("/model/settings", json={"settings": asked})
+            put.raise_for_status()
+            strict.post("/ingest", json=ten).raise_for_status()
+            assert learned(strict)["samples_seen"] == 110  # more classes than it was made for
+        client.copy_model("strict", "loose", settings={"outlier_c": 4.0})
+
+        async def twin() -> None:
+            async with AsyncGMRClient(url) as one:
+                await one.copy_model("strict", "twin")
+
+        asyncio.run(twin())
+        for name, outlier_c in (("loose", 4.0), ("twin", 2.5)):
+            with of_model(service, name) as copied:
+                now = copied.get("/model/settings").raise_for_status().json()["settings"]
+            assert now["max_classes"] == {"value": 30, "asked": True}
+            assert now["outlier_c"] == {"value": outlier_c, "asked": name == "twin"}
+        for name in ("strict", "loose", "twin"):
+            client.take_down_model(name)
+    wait_until(lambda: not {"strict", "loose", "twin"}.intersection(names(service)))
+
+
 def test_a_copy_that_its_settings_do_not_fit_leaves_no_model(service: httpx2.Client) -> None:
     url = str(service.base_url)
     other = {"preset": "flat"}
