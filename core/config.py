@@ -86,6 +86,8 @@ class EngineConfig:
         ert: Expected run time between false alarms, in samples, above 1.
         warm_up: Samples after every reset before the detector may speak; "sequential" needs them
             before all of its bets are open, and a fifth of them before it speaks at all.
+        cooldown: Samples after a boundary in which no other is looked for, 0 or more; at their
+            end the detector starts anew.
         outlier_c: A sample is an outlier below mean - c * deviation of the log-likelihood.
         outlier_false_positive_rate: Share of inliers, above 0 and below 1, that may be called
             outliers, by their p-values; None, or while too little is known: `outlier_c` decides.
@@ -122,6 +124,7 @@ class EngineConfig:
     shadow_detectors: str = ""
     ert: float = 1e7
     warm_up: int = 1000
+    cooldown: int = 0
     outlier_c: float = 2.0
     outlier_false_positive_rate: float | None = 0.05
     image: str | None = None
@@ -191,7 +194,7 @@ class EngineConfig:
                 f"proposal_samples is {self.proposal_samples}; it must be at least "
                 f"{LEAST_PROPOSAL}, so that a mean shows no single sample, or 0 for no proposals."
             )
-        for name in ("outlier_c", "replay_factor", "n_factors", "sharpening"):
+        for name in ("cooldown", "outlier_c", "replay_factor", "n_factors", "sharpening"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidSettings(
                     f"{name} is {getattr(self, name)}; it must be at least 0 and finite."

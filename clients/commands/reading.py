@@ -21,6 +21,7 @@ UNARMED = {
     "annealing": "the model has yet to converge",
     "dependence": "samples depend on each other",
     "awaiting_labels": "all samples wait for labels",
+    "cooldown": "it rests after a boundary",
     "no_detector": "nothing looks for changes",
 }
 """Reasons why a detector may not speak, in words, where it is not for want of samples alone."""

@@ -186,6 +186,7 @@ class UnarmedReason(StrEnum):
     ANNEALING = "annealing"  # the learner has yet to converge
     DEPENDENCE = "dependence"  # samples depend on each other, so that more of them are needed
     AWAITING_LABELS = "awaiting_labels"  # all samples so far wait for labels: none is learned yet
+    COOLDOWN = "cooldown"  # a boundary was a short while ago, and a pause was asked for
     NO_DETECTOR = "no_detector"  # it never speaks
 
 

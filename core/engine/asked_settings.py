@@ -35,6 +35,7 @@ class AskedSettings:
     awaiting_limit: int | None = None
     proposal_samples: int | None = None
     max_classes: int | None = None
+    cooldown: int | None = None
 
     @property
     def values(self) -> dict[str, Value]:

@@ -112,7 +112,7 @@ class Engine:
         self.learning = Learning(self.learner, self.device)
         self.inliers = Inliers(config, self.learner, self.device)
         self.naming = Naming(config, self.learner)
-        self.judge = Judge(self.learner, self.detector, self.shadows, self.naming)
+        self.judge = Judge(config, self.learner, self.detector, self.shadows, self.naming)
         self.delayed_labels = DelayedLabels(config, self.learning, self.naming)
         self.discovery = ClassDiscovery(config, Candidates(self.learner), self.delayed_labels)
         self.change_type = ChangeType(self.detector, self.learning)

@@ -1,4 +1,8 @@
-"""Judges every batch before it is learned: the model as it was, then the detectors."""
+"""Judges every batch before it is learned: the model as it was, then the detectors.
+
+After a boundary the one that decides rests for as long as `EngineConfig.cooldown` asks. A change
+meanwhile is learned as part of the new sub-task. Shadows go on: they tell what would be found.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Batch, codes_among
+from core.config import EngineConfig
 from core.drift.detector import (
     Arming,
     Detector,
@@ -46,12 +51,14 @@ class Judge:
     """Asks the model and the detectors about batches.
 
     Arguments:
+        config: Of the engine.
         learner: The model's way of learning.
         detector: The one that decides.
         shadows: Those that run beside it.
         naming: Asks experts beside the model what samples are called.
     """
 
+    config: EngineConfig
     learner: Learner[Any]
     detector: Detector[Any]
     shadows: Shadows
@@ -69,7 +76,9 @@ class Judge:
             )
         seen = self.observation(state, batch, scores)
         converged = self.learner.converged(state.model.learner)
-        detector, verdict = self.detector.observe(state.watch.detector, seen, converged)
+        resting = self._cooldown_left(state) > 0
+        watching = self.detector.start() if resting else state.watch.detector
+        detector, verdict = self.detector.observe(watching, seen, converged and not resting)
         own = fingerprints(batch.features)
         known, repeated = state.sub_task.fingerprints, False
         if not state.suspected:
@@ -170,6 +179,13 @@ class Judge:
         assert model is not None
         return ModelVersion(model, state.standardiser, samples)
 
+    def _cooldown_left(self, state: EngineState) -> int:
+        """Samples for which the detector that decides still rests."""
+        if not state.sub_task.number:
+            return 0  # there was no boundary
+        since_boundary = state.stream.samples - state.sub_task.first_sample
+        return max(0, state.in_force(self.config).cooldown - since_boundary)
+
     def arming(self, state: EngineState) -> Arming:
         """See `core.engine.engine.Engine.arming`."""
         seen = state.seen
@@ -177,7 +193,12 @@ class Judge:
         if seen.model.learner is not None:
             converged = self.learner.converged(seen.model.learner)
         since_boundary = seen.stream.samples - seen.sub_task.first_sample
-        arming = self.detector.arming(seen.watch.detector, since_boundary, converged)
+        resting = self._cooldown_left(seen)
+        watching = self.detector.start() if resting else seen.watch.detector
+        arming = self.detector.arming(watching, since_boundary + resting, converged)
+        if resting and arming.reason is not UnarmedReason.NO_DETECTOR:
+            samples = None if arming.samples is None else resting + arming.samples
+            return Arming(samples, UnarmedReason.COOLDOWN)
         if (
             arming.reason is UnarmedReason.WARM_UP
             and seen.pending.awaiting.samples

@@ -225,7 +225,8 @@ class DriftState(Report):
         description="Why it may not: `warm_up` (the sub-task has too few samples), `annealing` "
         "(the model has yet to converge), `dependence` (samples depend on each other, so that more "
         "of them are needed), `awaiting_labels` (all samples so far wait for labels, and none is "
-        "learned yet) or `no_detector` (it never may); null where it may."
+        "learned yet), `cooldown` (a pause after a boundary was asked for) or `no_detector` (it "
+        "never may); null where it may."
     )
     detector: str = Field(description="The rule in use.")
     shadows: list[str] | None = Field(

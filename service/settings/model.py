@@ -162,6 +162,13 @@ class ModelSettings(BaseSettings):
         description="Samples of a sub-task before all bets of the detector are open; it is armed "
         "after a fifth of them.",
     )
+    cooldown: int = Field(
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="Samples after a boundary in which no other is looked for; at their end the "
+        "detector starts anew.",
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random in the model.")
 
     @model_validator(mode="after")

@@ -298,6 +298,7 @@ class Settings(
             experts=self.experts,
             max_classes=self.max_classes,
             warm_up=self.warm_up,
+            cooldown=self.cooldown,
             seed=self.seed,
         )
 

@@ -37,6 +37,7 @@ def test_every_field_survives_json() -> None:
         window=9,
         set_aside_limit=11,
         label_wait_samples=17,
+        cooldown=400,
         awaiting_limit=19,
         proposal_samples=23,
         experts=False,

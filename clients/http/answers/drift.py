@@ -52,8 +52,8 @@ class DriftState:
     ert_achieved_low: float | None = None  # ends of the 95 % interval of that
     ert_achieved_high: float | None = None
     armed_in: int | None = None  # samples until it may speak; None: not known, or never
-    # "warm_up", "annealing", "dependence", "awaiting_labels" or "no_detector"; None: it may
-    # speak, or it is not told
+    # "warm_up", "annealing", "dependence", "awaiting_labels", "cooldown" or "no_detector"; None:
+    # it may speak, or it is not told
     unarmed_reason: str | None = None
     boundaries_dropped: int = 0  # found, and dropped by a rollback or an upload
     mode: str | None = None  # "learn", "detect_only" or "frozen"; None where it is not told

@@ -15,6 +15,7 @@ const RESTORED = "no batch since the rollback or upload";
 const UNARMED = {
   annealing: "The model has yet to converge. ",
   dependence: "Samples depend on each other, so that the detector needs more of them. ",
+  cooldown: "It rests after a boundary (GMR_COOLDOWN). ",
 };
 
 /**

@@ -24,6 +24,7 @@ from tests.core.streams import batches, blob
 CONFIG = EngineConfig(preset="flat", warm_up=300, ert=50_000, experts=False)
 
 SPOKEN_OF: dict[str, st.SearchStrategy[Value]] = {
+    "cooldown": st.sampled_from([0, 100, 400, 2000]),
     "outlier_c": st.floats(0.5, 4),
     "outlier_false_positive_rate": st.floats(0.001, 0.4),
     "set_aside_limit": st.sampled_from([1, 60, 300]),
