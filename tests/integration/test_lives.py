@@ -1,10 +1,10 @@
 """Random lives of a model, as a state machine: nothing is lost, and nothing is counted twice.
 
 A life is what people do to a model over HTTP, in any order: batches with labels, without, and with
-ids; labels that come later, names, bursts, repeats, boundaries, freezes, rollbacks, downloads and
-uploads; while its trainer is killed and ended. Whenever it is quiet the ledger adds up to what was
-sent. In the end the fates of its batches add up, too, and its archive makes the same model again,
-bit for bit.
+ids; labels that come later, names, bursts, repeats, boundaries, freezes, rollbacks, downloads,
+uploads and other settings; while its trainer is killed and ended. Whenever it is quiet the ledger
+adds up to what was sent. In the end the fates of its batches add up, too, and its archive makes the
+same model again, bit for bit.
 """
 
 from __future__ import annotations
@@ -50,6 +50,17 @@ ROUTES = (
     *("/drift/quarantine", "/drift/proposals", "/deadletters", "/sample?n=3", "/metrics"),
 )
 BINARY = {"Content-Type": SAFETENSORS}
+ASKED: dict[str, tuple[float | int | None, ...]] = {
+    "cooldown": (None, 0, 200, 1000),
+    "outlier_c": (None, 1.5, 3.0),
+    "outlier_false_positive_rate": (None, 0.01, 0.2),
+    "set_aside_limit": (None, 60, 1000),
+    "label_wait_samples": (None, 200, 2000),
+    "awaiting_limit": (None, 50, 500),
+    "proposal_samples": (None, 0, 10),
+    "max_classes": (None, 30, 100),
+}
+"""Settings that are asked for while a model lives, and what they may be: no batch is refused."""
 SIZES = st.sampled_from((1, 5, 30, 100, 100, 250))
 KINDS = st.sampled_from(("labels", "labels", "some", "none", "ids"))
 
@@ -236,6 +247,11 @@ class Life(RuleBasedStateMachine):
     @rule(mode=st.sampled_from(("learn", "learn", "frozen", "detect_only")))
     def be(self, mode: str) -> None:
         self._done(self.client.put("/model/mode", json={"mode": mode}), 404, 409)
+
+    @rule(name=st.sampled_from(sorted(ASKED)), which=st.integers(0, 3))
+    def change_settings(self, name: str, which: int) -> None:
+        body = {"settings": {name: ASKED[name][which % len(ASKED[name])]}}
+        self._done(self.client.patch("/model/settings", json=body))
 
     @rule(which=st.integers(0, 20))
     def roll_back(self, which: int) -> None:
