@@ -142,7 +142,6 @@ def _send_parts(
         name, url, verdicts, wait: As of `_send`.
     """
     with GMRClient(url) as client:
-        check_reachable(client)
         if missing := missing_models(client, [part.model for part in parts.each]):
             remedy = "Send their samples first, with gmr ingest --model-column."
             raise no_such_models(name, missing, remedy)

@@ -10,6 +10,7 @@ from clients.data.parts import Part, Parts
 from clients.http.address import address
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, NotAuthorised, RequestRefused
+from clients.http.retry import RetryPolicy
 from core.counted import counted
 
 _MOST_NAMED: Final = 10
@@ -35,11 +36,20 @@ def check_no_model(url: str | None, column: str) -> None:
 def missing_models(client: GMRClient, named: Sequence[str]) -> list[str]:
     """Those of the named models that the service does not have.
 
+    The service's own model is not asked: a key for these need not count for it.
+
+    Arguments:
+        client: Of the service.
+        named: The models.
+
     Raises:
-        ClientError: The service is away, knows no such key, or the key does not count for one.
+        ClientError: The service is away, which is told at once, knows no such key, or the key does
+            not count for one.
     """
     try:
-        there = {model.name for model in client.models()}
+        # Patience is for services that were there.
+        with GMRClient(client.url, retry=RetryPolicy(total_s=0)) as impatient:
+            there = {model.name for model in impatient.models()}
     except NotAuthorised:  # to list them all, as a sensor's key is not
         return [model for model in named if not _is_there(client.url, model)]
     missing = [model for model in named if model not in there]

@@ -31,7 +31,6 @@ from clients.data.standard_input import title_of
 from clients.http.address import address
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, NotLearnedYet, RequestRefused
-from clients.sending.bar import check_reachable
 from core.counted import counted
 
 
@@ -99,7 +98,6 @@ class PartAsker:
 
     def _check_models(self, parts: Parts, name: str) -> None:
         with GMRClient(self.url) as client:
-            check_reachable(client)
             if missing := missing_models(client, [part.model for part in parts.each]):
                 remedy = "Correct the names, or teach them first, with gmr ingest --model-column."
                 raise no_such_models(name, missing, remedy)

@@ -21,7 +21,6 @@ from clients.http.address import address
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 from clients.http.rejected import BatchesRejected
-from clients.sending.bar import check_reachable
 from core.counted import counted
 
 
@@ -98,7 +97,6 @@ class PartSender:
     def _check_models(self, named: Sequence[str], name: str) -> None:
         """Make the models that are not there, or raise where that was not asked for."""
         with GMRClient(self.files.url) as client:
-            check_reachable(client)
             missing = missing_models(client, named)
             if missing and not self.make:
                 raise no_such_models(

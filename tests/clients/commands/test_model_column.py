@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import SecretStr
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -22,6 +23,7 @@ from tests.service.api.stack import (
     training,
 )
 
+OPERATOR = "operator-key-of-32-characters-0"
 MACHINES = ("pump-7", "pump-8", "fan.1")
 
 
@@ -163,3 +165,57 @@ def test_an_error_is_told_as_it_is_whatever_a_cell_holds() -> None:
     error = "row 0 holds '[/b]', row 1 '[red]'"
     say_error(Console(file=told, width=200), InputError(error))
     assert told.getvalue() == f"Error: {error}\n"
+
+
+def test_a_key_for_some_models_serves_every_command_that_parts_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "300")
+    rows = [f"pump-{i % 2},{i % 7 / 8},{i % 5},{'ok' if i % 3 else 'bad'},{i}" for i in range(80)]
+    header = "machine,load,speed,state,id"
+    table = written(tmp_path / "pumps.csv", [header, *rows])
+    foreign = written(tmp_path / "fans.csv", [header, *rows, "fan-1,1,2,ok,80"])
+    parted = ("--model-column", "machine", "--label-column", "state", "--id-column", "id")
+
+    def gmr(*typed: str, status: int = 0) -> str:
+        result = CliRunner().invoke(app, [*typed])
+        assert result.exit_code == status, result.output
+        return " ".join(result.output.split())
+
+    with redis_server(tmp_path) as redis:
+        settings = make_settings(redis.url, tmp_path, admin_key=SecretStr(OPERATOR))
+        with training(settings), serving(settings) as http:
+            monkeypatch.setenv("GMR_URL", str(http.base_url).rstrip("/"))
+            monkeypatch.setenv("GMR_API_KEY", OPERATOR)
+            with GMRClient() as admin:
+                keys = {
+                    role: admin.make_api_key(role, roles, ["pump-*"]).key
+                    for role, roles in (
+                        ("admin", ["admin"]),
+                        ("team", ["read", "ingest"]),
+                        ("sensor", ["ingest"]),
+                    )
+                }
+
+            monkeypatch.setenv("GMR_API_KEY", keys["sensor"])
+            assert "names 2 models that the service" in gmr("ingest", str(table), *parted, status=2)
+            monkeypatch.setenv("GMR_API_KEY", keys["admin"])
+            for typed in (("--make-models",), ()):
+                refused = gmr("ingest", str(foreign), *parted, *typed, status=1)
+                assert "The key counts for the models pump-* alone" in refused
+                assert "fan-1" not in refused
+            assert "Made 2 models." in gmr("ingest", str(table), *parted, "--make-models")
+
+            monkeypatch.setenv("GMR_API_KEY", keys["team"])
+            said = gmr("ingest", str(table), *parted, "--no-labels", "--again", "--wait")
+            assert "pump-1: 40 samples in 1 batch" in said
+            assert "pump-1: 40 matched" in gmr("labels", str(table), *parted)
+            for command in ("classify", "outliers"):
+                assert "79,pump-1," in gmr(command, str(table), *parted)
+                assert "The key counts for" in gmr(command, str(foreign), *parted, status=1)
+
+            monkeypatch.setenv("GMR_API_KEY", keys["sensor"])
+            assert "pump-0: 40 samples" in gmr("ingest", str(table), *parted, "--again")
+            said = gmr("labels", str(table), *parted, "--again", "--no-wait")
+            assert "pump-0: 40 labels" in said
