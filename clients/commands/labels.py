@@ -22,6 +22,7 @@ from clients.commands.named_parts import (
     some_failed,
 )
 from clients.commands.options import Every, Live, ModelColumn, Url
+from clients.data.label_file import LabelFile
 from clients.data.live import input_of
 from clients.data.live_labels import LiveLabels
 from clients.data.parts import Parts, parts_of
@@ -122,6 +123,8 @@ def labels_command(
             parts = parts_of(
                 path, model_column, Path(folder), text_columns=(id_column, label_column)
             )
+            # Columns that are not there are told once, and not of each model.
+            LabelFile(path, id_column, label_column, ids_once=False)
             _send_parts(parts, job_of, name, url, verdicts, wait=wait)
 
 

@@ -69,6 +69,7 @@ class LabelFile:
         like: A table of text that this one goes on: it has the same columns, and its rows are
             numbered from `first_row`.
         first_row: Number of its first row.
+        ids_once: Whether an id may name one row only, for which all of them are read.
 
     Attributes:
         n_rows: How many there are, or None when only reading on would tell.
@@ -85,6 +86,7 @@ class LabelFile:
         *,
         like: LabelFile | None = None,
         first_row: int = 0,
+        ids_once: bool = True,
     ) -> None:
         if not path.is_file():
             what = "is a folder, not a file" if path.is_dir() else "does not exist"
@@ -102,7 +104,8 @@ class LabelFile:
             "npz": self._npz,
         }[kind]
         self._pieces = opened(id_column, label_column)
-        check_unique(lambda: (ids for _, ids, _ in self._pieces(READ_IDS)), path=path)
+        if ids_once:
+            check_unique(lambda: (ids for _, ids, _ in self._pieces(READ_IDS)), path=path)
 
     def read(self, size: int) -> Iterator[LabelRows]:
         """All rows, `size` at a time; only the last may be fewer.

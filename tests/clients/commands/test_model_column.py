@@ -151,6 +151,13 @@ def test_labels_go_to_the_models_that_they_name(url: str, tmp_path: Path) -> Non
         assert f"{model}: 30 matched, 0 waiting for their sample, 0 unmatched" in said
     assert samples(url) == dict.fromkeys(MACHINES, 30)
     assert "30 of them there before" in labels(table)
+    bare = CliRunner().invoke(
+        app, ["labels", str(table), "--model-column", "machine", "--url", url]
+    )
+    assert bare.exit_code == 2
+    told = " ".join(bare.output.split())
+    assert told.count("Error:") == told.count("no column or array called label") == 1
+    assert f"{table} has" in told
     twice = written(tmp_path / "twice.csv", [numbered[0], *numbered[1:4], numbered[1]])
     said = labels(twice, status=2)
     assert "The rows of 1 model in twice.csv could not be sent whole" in said
