@@ -54,7 +54,7 @@ def doctor_command(
 
 
 def backup_command(
-    target: Annotated[Path, typer.Argument(help="A new file, or a folder for one.")],
+    target: Annotated[Path, typer.Argument(help="A folder, or a new .tar.")],
     data_dir: DataDir = None,
 ) -> None:
     """Write a service, its models and their stream, into one file.

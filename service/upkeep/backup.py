@@ -48,6 +48,9 @@ FORMAT: Final = "gmr-backup 1"
 MOST_CONTENTS: Final = 64 * MIB
 """Bytes of the list of contents, at most."""
 
+SUFFIX: Final = ".tar"
+"""Of the file: by it a name is told from that of a folder that is not there."""
+
 UNPACKED: Final = ".restoring"
 CHUNK: Final = 1 << 20
 
@@ -80,12 +83,12 @@ def back_up(settings: Settings, target: Path) -> Backup:
 
     Arguments:
         settings: With its data dir.
-        target: A new file, or a folder in which one is made, named by the time. Where the service
+        target: A new .tar, or a folder in which one is made, named by the time. Where the service
             runs there must be room beside it for the file and a copy of the data dir.
 
     Raises:
         InvalidSettings: The service has a Redis of its own, or could not be started from what is
-            there; or the file exists or cannot be written.
+            there; or the file exists, is not named as one, or cannot be written.
     """
     data_dir = settings.data_dir.absolute()
     if settings.checkpoints_in_store and not settings.checkpoints_in_redis:
@@ -104,7 +107,13 @@ def back_up(settings: Settings, target: Path) -> Backup:
     if not data_dir.is_dir():
         raise InvalidSettings(f"{data_dir} is not there. Name the data dir by --data-dir.")
     if target.is_dir():
-        target = target / time.strftime("gmr-%Y%m%d-%H%M%S.tar", time.gmtime())
+        target = target / time.strftime(f"gmr-%Y%m%d-%H%M%S{SUFFIX}", time.gmtime())
+    elif target.suffix != SUFFIX and not target.exists():
+        # Else a folder that is not mounted, or has a letter too many, would become a file.
+        raise InvalidSettings(
+            f"{target} is no folder that is there, and does not end in {SUFFIX} as a file would. "
+            f"Make the folder, or name a new {SUFFIX}."
+        )
     if target.exists():
         raise InvalidSettings(f"{target} is there already. Name a new file, or a folder.")
     if target.absolute().is_relative_to(data_dir):

@@ -363,6 +363,20 @@ def test_a_restored_data_dir_is_the_one_that_was_backed_up(
     assert "is there already" in over.output
 
 
+def test_a_folder_that_is_not_there_does_not_become_a_file(
+    gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
+) -> None:
+    nowhere = tmp_path / "backups"
+    refused = gmr("backup", nowhere, "--data-dir", data_dir)
+    assert refused.exit_code == 2
+    assert "Make the folder, or name a new .tar." in " ".join(refused.output.split())
+    assert not nowhere.exists()
+    nowhere.mkdir()
+    assert gmr("backup", nowhere, "--data-dir", data_dir).exit_code == 0
+    (made,) = nowhere.iterdir()
+    assert made.suffix == ".tar"
+
+
 def test_what_could_not_be_started_from_is_not_backed_up(
     gmr: Callable[..., Any], data_dir: Path, tmp_path: Path
 ) -> None:
