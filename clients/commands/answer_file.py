@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. Answers are in the order of the samples. About one model they are written as they come; nothing
-   is held but a batch.
+   is held but a batch. A file of them gets its name at the end, so that a command that fails leaves
+   what had it before; of samples that come one by one it does with the first answer.
 2. Standard output is for answers alone; what else is said goes to standard error.
 """
 
@@ -24,7 +25,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from clients.data.files import Rows, Source
-from clients.http.errors import InputError
+from clients.whole_file import WholeFile
 from core.counted import counted
 from service.wire import SampleId
 
@@ -70,7 +71,7 @@ class JsonAnswers:
 
 @contextmanager
 def output(out: Path | None) -> Iterator[IO[str]]:
-    """The file that was asked for, or standard output.
+    """The file that was asked for, once it is whole, or standard output.
 
     Raises:
         InputError: the file cannot be written.
@@ -79,11 +80,7 @@ def output(out: Path | None) -> Iterator[IO[str]]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    try:
-        file = out.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another.") from error
-    with file:
+    with WholeFile(out) as whole, whole.text() as file:
         yield file
 
 
@@ -127,36 +124,58 @@ def asked_of(
 class Answers:
     """Answers on their way to a file or to standard output.
 
+    Arguments:
+        file: Where they are written.
+        columns: Their names.
+        as_json: Write one JSON document in place of CSV.
+        written: Is called whenever answers have been written as they came.
+
     Attributes:
         skipped: Rows that could not be read.
     """
 
-    def __init__(self, file: IO[str], columns: Sequence[str], *, as_json: bool) -> None:
-        self._file = file
+    def __init__(
+        self,
+        file: IO[str],
+        columns: Sequence[str],
+        *,
+        as_json: bool,
+        written: Callable[[], None] | None = None,
+    ) -> None:
+        self._file, self._written = file, written
         self._answers = (JsonAnswers if as_json else CsvAnswers)(file, columns)
         self._versions: set[int] = set()
         self.skipped = 0
 
     @classmethod
     @contextmanager
-    def to(cls, out: Path | None, columns: Sequence[str], *, as_json: bool) -> Iterator[Answers]:
+    def to(
+        cls, out: Path | None, columns: Sequence[str], *, as_json: bool, live: bool = False
+    ) -> Iterator[Answers]:
         """To a file, or to standard output.
 
         Arguments:
             out: The file; None: standard output.
             columns: Their names.
             as_json: Write one JSON document in place of CSV.
+            live: Whether the file is to be read while it grows.
 
         Raises:
             InputError: the file cannot be written.
         """
-        with output(out) as file:
-            yield cls(file, columns, as_json=as_json)
+        if out is None or not live:
+            with output(out) as file:
+                yield cls(file, columns, as_json=as_json)
+            return
+        with WholeFile(out) as whole, whole.text() as text:
+            yield cls(text, columns, as_json=as_json, written=whole.give_name)
 
     def add(self, asked: Asked) -> None:
         """Write answers as they have come."""
         self.write(asked.told)
         self._file.flush()
+        if self._written is not None:
+            self._written()
         self._versions.add(asked.version)
         self.skipped += asked.rows.skipped
 

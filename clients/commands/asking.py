@@ -57,7 +57,7 @@ class Asking:
                 typer.echo(remark, err=True)
             columns = table.columns_of(question, labelled=source.labelled)
             with (
-                Answers.to(self.out, columns, as_json=self.as_json) as answers,
+                Answers.to(self.out, columns, as_json=self.as_json, live=table.live) as answers,
                 bar(source.path.name, source.n_samples, self.out) as advance,
             ):
                 try:

@@ -36,6 +36,7 @@ from rich.table import Table as RichTable
 from clients.evaluation import environment
 from clients.extras import naming_the_extra
 from clients.http.errors import InputError
+from clients.whole_file import write_whole
 
 SCHEMA = "gmr-bench/1"
 FOLDER = Path(__file__).resolve().parent.parent.parent / "benchmarks"
@@ -142,7 +143,7 @@ def run(
         "tables": [vars(table) for table in measurement.tables],
     }
     options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
-    path.write_bytes(orjson.dumps(content, option=options))
+    write_whole(path, orjson.dumps(content, option=options))
     console.print(f"written to {path}", style="dim", highlight=False)
     return 0 if quick or all(floor.met for floor in measurement.floors) else 1
 

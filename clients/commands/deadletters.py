@@ -18,6 +18,7 @@ from clients.commands.options import Url
 from clients.http.answers import DeadLetter
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError, InputError, ServiceError
+from clients.whole_file import write_whole
 from core.counted import counted
 
 _PAGE = 1000
@@ -127,10 +128,7 @@ def _show(client: GMRClient, id: str, out: Path | None, action: Action) -> None:
         return
     if out is None:
         raise InputError("Nothing says where to save the letter. Expected a file. Add --out FILE.")
-    try:
-        out.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"{out} cannot be written ({error.strerror}). Choose another.") from error
+    write_whole(out, content)
     typer.echo(f"{out}: {len(content)} bytes")
 
 

@@ -70,6 +70,8 @@ class PartAsker:
             with bar(table.name, sum(len(part.rows) for part in parts.each), self.out) as advance:
                 for part in parts.each:
                     asked.ask(part, parts, advance)
+            if asked.failed and not any(asked.versions.values()):
+                raise asked.without_answers()
             name, *others = table.columns_of(question, labelled=asked.labelled)
             columns = [name, "model", *others]
             with Answers.to(self.out, columns, as_json=self.as_json) as answers:
@@ -79,10 +81,7 @@ class PartAsker:
                 answers.end({"model_versions": versions, **question.summary()})
         say_skipped(parts.skipped + asked.skipped)
         if asked.failed:
-            raise InputError(
-                f"Rows of {counted(asked.failed, 'model')} in {table.name} have no answers, as "
-                f"told above; all others have. Put right what is wrong, and ask again."
-            )
+            raise asked.without_answers()
 
     def _parted(self, table: Table, path: Path, folder: Path) -> Parts:
         encoding, dropped = table.encoding, column_names(table.drop) or ()
@@ -134,6 +133,14 @@ class _Parts:
             self.failed += 1
             told = error if isinstance(error, InputError) else InputError(f"{part.model}: {error}")
             say_error(Console(stderr=True), told)
+
+    def without_answers(self) -> InputError:
+        """The error for a table with rows that could not be asked about."""
+        others = "; all others have" if any(self.versions.values()) else ""
+        return InputError(
+            f"Rows of {counted(self.failed, 'model')} in {self._table.name} have no answers, as "
+            f"told above{others}. Put right what is wrong, and ask again."
+        )
 
     def _ask(self, part: Part, advance: Callable[[int], None]) -> None:
         table, size = self._table, self._asker.batch_size

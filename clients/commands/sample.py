@@ -19,6 +19,7 @@ from clients.data.formats.rows import made_up_names
 from clients.http.answers import Samples
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from clients.whole_file import WholeFile, write_whole
 
 _ENDINGS = (".npz", ".csv", ".png")
 
@@ -161,20 +162,11 @@ def _save_arrays(out: Path, drawn: Samples, names: Sequence[str] | None) -> None
     }
     if names is not None:
         arrays["feature_names"] = np.array(names)
-    try:
-        np.savez_compressed(out, **arrays)
-    except OSError as error:
-        raise _unwritable(out, error) from error
+    with WholeFile(out) as whole:
+        np.savez_compressed(whole.file, **arrays)
     typer.echo(f"{out}: {len(labels)} samples", err=True)
 
 
 def _save(out: Path, content: bytes) -> None:
-    try:
-        out.write_bytes(content)
-    except OSError as error:
-        raise _unwritable(out, error) from error
+    write_whole(out, content)
     typer.echo(f"{out}: {len(content):,} bytes", err=True)
-
-
-def _unwritable(out: Path, error: OSError) -> InputError:
-    return InputError(f"{out} cannot be written ({error.strerror}). Choose another.")

@@ -24,6 +24,7 @@ from clients.evaluation.comparison import Comparison
 from clients.evaluation.recorded import Recorded
 from clients.evaluation.report_page import markdown, page
 from clients.evaluation.results import Evaluation, History
+from clients.whole_file import WholeFile, write_whole
 
 Drawn = Mapping[object, ArrayLike]
 """Class -> samples drawn from it, with shape (n, D)."""
@@ -73,16 +74,16 @@ def write_report(
         history=directory / "history.csv",
         figures={name: directory / f"{name}.svg" for name in drawings},
     )
-    report.json.write_bytes(orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2))
-    report.html.write_text(page(evaluation, drawings, comparison), encoding="utf-8")
-    report.markdown.write_text(markdown(evaluation, comparison), encoding="utf-8")
+    write_whole(report.json, orjson.dumps(evaluation.to_dict(), option=orjson.OPT_INDENT_2))
+    write_whole(report.html, page(evaluation, drawings, comparison).encode())
+    write_whole(report.markdown, markdown(evaluation, comparison).encode())
     _write_scores(report.scores, (recorded, *compared))
     _write_history(report.history, evaluation)
     return report
 
 
 def _write_scores(path: Path, evaluations: Sequence[Recorded]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with WholeFile(path) as whole, whole.text() as file:
         writer = csv.writer(file)
         writer.writerow(("evaluation", "seed", "score", "value"))
         for one in evaluations:
@@ -94,7 +95,7 @@ def _write_scores(path: Path, evaluations: Sequence[Recorded]) -> None:
 
 def _write_history(path: Path, evaluation: Evaluation) -> None:
     names = [field.name for field in fields(History)]
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with WholeFile(path) as whole, whole.text() as file:
         writer = csv.writer(file)
         writer.writerow(("seed", "batch", *names))
         for run in evaluation.runs:

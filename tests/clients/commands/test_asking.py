@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from clients.commands.answer_file import Answers, Asked
 from clients.commands.cli import app
+from clients.data.files import Rows
 from clients.http.client import GMRClient
 from tests.service.api.stack import make_settings, redis_server, serving, training
 
@@ -161,3 +163,38 @@ def test_models_that_are_not_there_are_told_before_anything_is_asked(
     assert "names 2 models that the service does not have: east, west." in " ".join(
         result.stderr.split()
     )
+
+
+@pytest.mark.parametrize("command", ["classify", "outliers"])
+def test_a_command_that_fails_leaves_the_answers_of_an_earlier_one(
+    url: str, tmp_path: Path, command: str
+) -> None:
+    kept = tmp_path / "kept.csv"
+    new = written(tmp_path / "new.csv", ["load,speed", "1,2"])
+    unknown = written(tmp_path / "unknown.csv", ["machine,load,speed", "empty,1,2"])
+    broken = written(tmp_path / "broken.csv", ["load,speed", *["1,2"] * 600, "1,fast"])
+    kept.write_text("before")
+    for path, typed, status in (
+        (new, ("--model", "empty"), 1),
+        (broken, ("--model", "north"), 2),
+        (unknown, ("--model-column", "machine"), 2),
+    ):
+        given = [command, str(path), *typed, "--out", str(kept), "--url", url]
+        result = CliRunner().invoke(app, given)
+        assert result.exit_code == status, result.output
+        assert kept.read_text() == "before"
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv"}
+    asked_one = [command, str(new), "--model", "north", "--out", str(kept), "--url", url]
+    assert CliRunner().invoke(app, asked_one).exit_code == 0
+    assert kept.read_text().startswith("row,")
+
+
+def test_answers_about_samples_that_come_one_by_one_are_there_as_they_come(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+    rows = Rows(0, np.zeros((1, 2), np.float32), None, None)
+    with Answers.to(out, ["row", "class"], as_json=False, live=True) as answers:
+        assert out.read_text() == "before"
+        for row in range(2):
+            answers.add(Asked(rows, 1, [[row, "a"]]))
+            assert out.read_text().splitlines()[1:] == [f"{n},a" for n in range(row + 1)]
