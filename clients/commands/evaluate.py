@@ -25,7 +25,17 @@ import typer
 from rich.console import Console
 
 from clients.commands.assignments import assignments
+from clients.commands.options import (
+    DecimalSign,
+    DroppedColumns,
+    EncodingFile,
+    FeatureColumns,
+    SkipBadRows,
+)
 from clients.data.datasets import load_dataset
+from clients.data.encoding import TableEncoding
+from clients.data.formats.rows import column_names
+from clients.data.table_reading import TableReading
 from clients.data.tasks import HOW_TO_QUOTE, PAPER_SLTS, SLT
 from clients.evaluation import environment
 from clients.evaluation.listener import ProgressListener
@@ -56,9 +66,11 @@ def evaluate(plan: Plan, listener: ProgressListener, command: str) -> tuple[Eval
     plan.check()
     begun, start = datetime.now(UTC), time.perf_counter()
     slt = SLT.parse(plan.slt)
-    dataset = load_dataset(plan.source).with_test_set()
+    dataset = load_dataset(plan.source, plan.reading).with_test_set()
     slt.check(dataset.train_y)
     slt.check(dataset.test_y)
+    for remark in dataset.remarks:
+        listener.warned(remark)
 
     runs: list[Run] = []
     drawn: Drawn = {}
@@ -141,6 +153,20 @@ def evaluate_command(
             f"{HOW_TO_QUOTE}",
         ),
     ] = "D2-2-2-2-2a",
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a table: the class, by name or index.", show_default="the last column"
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="Of a table: ids, which are no feature, likewise.")
+    ] = None,
+    columns: FeatureColumns = None,
+    drop: DroppedColumns = None,
+    encoding: EncodingFile = None,
+    decimal: DecimalSign = ".",
+    skip_bad_rows: SkipBadRows = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples per request.")] = 100,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over each sub-task.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the order, and of a private model.")] = 0,
@@ -204,6 +230,10 @@ def evaluate_command(
     POST /classify after each, and writes a report.
 
     Example: gmr evaluate mnist --slt D5-5a --seeds 3 --report report/mnist
+
+    Example: gmr evaluate pumps.csv --slt ok/worn --label-column state --encoding pumps.json
+
+    A table is read as gmr ingest reads it; its last column is the class where no other is named.
     """
     # Imported here: drawing takes a second to import, and --help should not.
     from clients.evaluation.mlflow_run import check_installed, log_evaluation
@@ -228,6 +258,15 @@ def evaluate_command(
         allow_warm=allow_warm,
         reference=reference,
         settings=_settings(preset, components, setting or []),
+        reading=TableReading(
+            label_column=label_column,
+            id_column=id_column,
+            columns=None if columns is None else tuple(column_names(columns) or ()),
+            drop=tuple(column_names(drop) or ()),
+            encoding=None if encoding is None else TableEncoding.read(encoding),
+            decimal=decimal,
+            skip_bad_rows=skip_bad_rows,
+        ),
     )
     console = Console()
     with Bars(console, n_seeds=seeds) as bars:

@@ -29,9 +29,11 @@ from clients.data.files import open_source, read_file, read_source
 from clients.data.formats.arrays import load_npz
 from clients.data.formats.image import ImageSource
 from clients.data.formats.rows import as_features, check_count
+from clients.data.table_reading import AS_IT_IS, TableReading
 from clients.data.tasks import SLT
 from clients.extras import naming_the_extra
 from clients.http.errors import InputError
+from core.counted import counted
 
 TEST_SHARE = 0.2
 """Share held out of a data set that brings no test set."""
@@ -72,6 +74,7 @@ class Dataset:
         image_shape: (H, W) where samples are images, else None.
         class_names: Name of class 0, 1, ..., where they have names.
         drift_points: Samples before which the stream is known to change.
+        remarks: What its features do not tell of a table, for people.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Dataset:
     image_shape: tuple[int, int] | None = None
     class_names: tuple[str, ...] = ()
     drift_points: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -140,12 +144,13 @@ class Dataset:
         return replace(self, train_x=self.train_x[rows], train_y=self.train_y[rows])
 
 
-def load_dataset(source: str | Path) -> Dataset:
+def load_dataset(source: str | Path, reading: TableReading = AS_IT_IS) -> Dataset:
     """A data set by name, or any labelled file that `clients.data.files` reads.
 
     Arguments:
         source: `digits`, `mnist`, `fashion_mnist`, `devanagari`, the name of any `.npz` in
             the data folder, or the path of a file or of a folder of images.
+        reading: How a table is read.
 
     Raises:
         InputError: it is nowhere to be found, or cannot be read; the message names the
@@ -157,11 +162,19 @@ def load_dataset(source: str | Path) -> Dataset:
         ((1437, 64), (360, 64), (8, 8))
     """
     name = str(source)
+    path = Path(name)
+    is_path = bool(path.suffix) or name != path.name
+    if reading != AS_IT_IS and (not is_path or path.suffix == ".npz"):
+        raise InputError(
+            f"It was said how the columns of {name} are read, but it is a data set of arrays. "
+            f"Expected the path of a table (.csv, .tsv, .jsonl, .parquet). Leave out "
+            f"--label-column, --id-column, --columns, --drop, --encoding, --decimal and "
+            f"--skip-bad-rows."
+        )
     if name == "digits":
         return _digits()
-    path = Path(name)
-    if path.suffix or name != path.name:
-        return _from_file(path)
+    if is_path:
+        return _from_file(path, reading)
     for folder in data_folders():
         if (folder / f"{name}.npz").is_file():
             return _from_archive(name, folder / f"{name}.npz")
@@ -275,19 +288,29 @@ def _part(
     return as_features(x, path=path), y if y.dtype.kind == "U" else y.astype(np.int64)
 
 
-def _from_file(path: Path) -> Dataset:
+def _from_file(path: Path, reading: TableReading) -> Dataset:
     if path.suffix == ".npz" and path.is_file():
         return _from_archive(path.stem, path)
     # By custom the last column of a table is the class.
     table = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet"))
-    source = open_source(path, label_column="-1" if table else None)
-    x, y = read_source(source)
+    if table and reading.label_column is None:
+        reading = replace(reading, label_column="-1")
+    source = open_source(path, **vars(reading))
+    remarks = list[str]()
+
+    def left_out(n: int) -> None:
+        if n:
+            remarks.append(f"{counted(n, 'row')} of {path} could not be used, left out.")
+
+    x, y = read_source(source, left_out)
     if y is None:
         raise _unlabelled(path)
+    if reading.encoding is not None:
+        remarks += reading.encoding.remarks
     shape = _square(x)
     if isinstance(source, ImageSource):
         shape = source.image_shape if len(source.image_shape) == 2 else None
-    return Dataset(path.stem, x, y, x[:0], y[:0], shape)
+    return Dataset(path.stem, x, y, x[:0], y[:0], shape, remarks=tuple(remarks))
 
 
 def _square(features: NDArray[Any]) -> tuple[int, int] | None:

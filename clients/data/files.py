@@ -6,7 +6,7 @@ the rules that all of them keep (`formats/rows.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -181,8 +181,14 @@ def read_file(
     return read_source(open_source(path, label_column=label_column, labels=labels))
 
 
-def read_source(source: Source) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def read_source(
+    source: Source, skipped: Callable[[int], None] | None = None
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """All samples of an open file at once, as `read_file` gives them.
+
+    Arguments:
+        source: The file.
+        skipped: Is told how many rows were left out.
 
     Raises:
         InputError: It cannot be read, or a label is missing.
@@ -190,6 +196,8 @@ def read_source(source: Source) -> tuple[NDArray[Any], NDArray[Any] | None]:
     path, parts = source.path, list(source.read(65_536))
     if not parts:
         raise InputError(f"{path} holds no samples. Check the file.")
+    if skipped is not None:
+        skipped(sum(part.skipped for part in parts))
     features = np.concatenate([part.features.reshape(len(part), -1) for part in parts])
     if not source.labelled:
         return features, None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clients.data.table_reading import AS_IT_IS, TableReading
 from clients.http.errors import InputError
 
 
@@ -24,6 +25,7 @@ class Plan:
     allow_warm: bool = False  # use a service that has learned before
     reference: bool = False  # learn each sub-task by a fresh model, too, for forward transfer
     settings: Mapping[str, object] = field(default_factory=dict)  # of the private service
+    reading: TableReading = AS_IT_IS  # of a table
 
     def check(self) -> None:
         """Raise `InputError` for what cannot be done."""

@@ -189,6 +189,35 @@ def test_the_command_runs_a_service_of_its_own_and_writes_the_report(tmp_path: P
     assert "older was measured otherwise" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_a_table_with_categories_is_evaluated_by_its_encoding(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    path, encoding = tmp_path / "pumps.csv", tmp_path / "pumps.json"
+    rows = [
+        f"p{i},{'worn' if i % 2 else 'ok'},{'eco' if i % 3 else 'boost'},"
+        f"{4 * (i % 2) + rng.normal():.3f},{rng.normal():.3f}"
+        for i in range(400)
+    ]
+    path.write_text("\n".join(["id,state,mode,load,speed", *rows, "p,ok,eco,1,fast"]) + "\n")
+    gmr = (sys.executable, "-W", "error", "-m", "clients.commands.cli")
+    evaluated = (*gmr, "evaluate", str(path), "--slt", "ok/worn", "--components", "10")
+    evaluated += ("--label-column", "state", "--report", str(tmp_path / "report"))
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+
+    bare = run(*evaluated, "--id-column", "id")
+    assert bare.returncode == 2
+    assert "or encode it (`gmr encoding`)" in " ".join(bare.stderr.split())
+    apart = ("--label-column", "state", "--drop", "id,speed", "--out", str(encoding))
+    made = run(*gmr, "encoding", str(path), *apart)
+    assert made.returncode == 0, made.stderr
+    ended = run(*evaluated, "--encoding", str(encoding), "--set", "publish_interval_s=0.1")
+    assert ended.returncode == 0, ended.stderr
+    content = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert content["data"]["features"] == 3
+    assert content["data"]["classes"] == ["ok", "worn"]
+
+
 def test_a_report_that_cannot_be_read_costs_no_run(tmp_path: Path):
     with pytest.raises(InputError, match=r"report\.json cannot be read"):
         evaluate_command("digits", compare=[tmp_path / "report.json"])

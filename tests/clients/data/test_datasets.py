@@ -18,6 +18,8 @@ from PIL import Image
 from clients.data import download as downloads
 from clients.data.datasets import Dataset, known_datasets, load_dataset, stratified
 from clients.data.download import download
+from clients.data.encoding import Categories, Numbers, TableEncoding
+from clients.data.table_reading import TableReading
 from clients.data.tasks import SLT
 from clients.http.errors import InputError
 
@@ -118,6 +120,27 @@ def test_any_labelled_file_is_a_data_set(folder: Path) -> None:
     flowers = load_dataset(folder / "flowers.csv")
     assert flowers.train_x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert flowers.classes == ("rose", "tulip")
+
+
+def test_the_columns_of_a_table_are_chosen_as_for_sending_it(folder: Path) -> None:
+    path = folder / "pumps.csv"
+    rows = ["p1,ok,eco,1,2", "p2,worn,boost,,4", "p3,ok,eco,5,x"]
+    path.write_text("\n".join(["id,state,mode,a,b", *rows]) + "\n")
+    reading = TableReading(
+        label_column="state", id_column="id", drop=("mode", "a"), skip_bad_rows=True
+    )
+    pumps = load_dataset(path, reading)
+    assert pumps.train_x.tolist() == [[2.0], [4.0]]
+    assert pumps.train_y.tolist() == ["ok", "worn"]
+    assert pumps.remarks == (f"1 row of {path} could not be used, left out.",)
+    assert pumps.split(1).remarks == pumps.remarks
+    encoding = TableEncoding([Numbers("a", 3.0), Categories("mode", ("eco", "dry"))])
+    pumps = load_dataset(path, TableReading(label_column="1", encoding=encoding))
+    assert pumps.train_x.tolist() == [[1.0, 1.0, 0.0], [3.0, 0.0, 0.0], [5.0, 1.0, 0.0]]
+    assert [remark.split(":")[0] for remark in pumps.remarks] == ["mode", "a"]
+    for name in ("digits", str(folder / "x.npz")):
+        with pytest.raises(InputError, match="is a data set of arrays"):
+            load_dataset(name, reading)
 
 
 def test_objects_are_never_unpickled(folder: Path) -> None:
