@@ -24,7 +24,13 @@ from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
 from clients.sending.job import Job
 from clients.sending.permission import Verdicts, check_may_read
-from clients.sending.resume import Progress, ResumeFile, resume_files, state_folder
+from clients.sending.resume import (
+    Progress,
+    ResumeFile,
+    in_other_batches,
+    resume_files,
+    state_folder,
+)
 from clients.sending.samples import (
     ProgressListener,
     Totals,
@@ -131,11 +137,15 @@ class FileSender:
                 )
                 check_image_shape(client, job.source)
                 progress = starting_point(client, resume.load(), again=self.again)
+                size = options.batch_size
+                if not self.again and not progress.name:
+                    progress, size = self._in_other_batches(client, job, folder, progress, name)
                 if progress.finished and progress.epoch + 1 >= options.epochs:
+                    batches = "" if size == options.batch_size else f", in batches of {size}"
                     console.print(
                         f"{name} was sent completely before: {progress.samples} samples on "
-                        f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}. "
-                        f"Use --again to send it once more."
+                        f"{time.strftime('%d %B %Y at %H:%M', time.localtime(progress.time))}"
+                        f"{batches}. Use --again to send it once more."
                     )
                     self.verdicts.check(
                         client, f"{progress.name}-{progress.run}-", "samples", console
@@ -200,6 +210,37 @@ class FileSender:
                     console.print(remark, highlight=False, markup=False)
                 prefix = f"{progress.name or job.name}-{progress.run}-"
                 self.verdicts.check(client, prefix, "samples", console)
+
+    def _in_other_batches(
+        self, client: GMRClient, job: Job, folder: Path, progress: Progress, name: str
+    ) -> tuple[Progress, int]:
+        """The progress of a file that was sent in batches of another size, and that size.
+
+        The service knows batches, not samples: cut otherwise, the same samples are new to it.
+
+        Arguments:
+            folder: Where progress is kept.
+            progress: Where to begin otherwise.
+            name: What the file is called to the person who sends it.
+
+        Raises:
+            InputError: A part of it was sent so, which would be learned a second time.
+        """
+        mine = progress, job.batch_size
+        found = in_other_batches(folder, job.content, client.url)
+        if found is None:
+            return mine
+        sent, size = found
+        earlier = starting_point(client, sent, again=False)
+        if not earlier.samples:  # the service does not hold it
+            return mine
+        if not earlier.finished or earlier.epoch + 1 < job.epochs:
+            raise InputError(
+                f"Of {name} {counted(earlier.samples, 'sample')} were sent before, in batches of "
+                f"{size}. In batches of {job.batch_size} they would be learned a second time. Go "
+                f"on with --batch-size {size}, or send all of it once more with --again."
+            )
+        return earlier, size
 
     def tell_rounding(self, name: str) -> None:
         """Tell once which columns float32 is too coarse for, of the first file with some.

@@ -136,6 +136,9 @@ def ingest_command(
     With --model-column the rows of a table go to the named models (`gmr models`) that the column
     says, model after model; it is no feature. Each goes on where it was, as a file of its own.
 
+    What was sent is known by its batches: --again, another file or, on another machine, another
+    --batch-size sends the same samples a second time, also where they have ids.
+
     With --id-column every sample goes with an id; one without a label waits for `gmr labels` to
     bring it. --no-labels keeps back the labels that a file has.
     """

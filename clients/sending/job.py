@@ -25,7 +25,7 @@ from clients.http.answers import Ingested
 from clients.http.calls import Call
 from clients.http.errors import InputError
 from clients.rounding import Rounding
-from clients.sending.resume import Progress, fingerprint
+from clients.sending.resume import Progress, content_of, fingerprint
 from core.errors import InvalidBatch
 from service.wire import SampleId
 
@@ -39,7 +39,8 @@ class Job:
 
     Attributes:
         source: The open file.
-        content: Names the file's content and how it is read: an edited file is another.
+        content: Names the file's content, how it is read and, at the end, the batch size: an edited
+            file is another. It is as `content_of` makes it.
         start: Names the first sample and the batch size: a file that has grown has the same.
         name: What ids of batches begin with. It follows from the first batch.
         batch_size: Samples per batch; the last of a pass may have fewer.
@@ -101,7 +102,7 @@ class Job:
             shuffle=shuffle,
             rounding=rounding,
         )
-        options: list[object] = [batch_size, label_column, with_labels]
+        options: list[object] = [label_column, with_labels]
         if text_ids and id_column is None:
             raise InputError(
                 "Ids were asked to be text, but no column of ids was named. Add --id-column, or "
@@ -130,7 +131,7 @@ class Job:
         if live is not None:  # what comes is not known before, and never comes again
             name = secrets.token_hex(10)
             return cls(source, name, name, name, batch_size, epochs, with_labels, text_ids, live)
-        content = fingerprint(files, *options)
+        content = content_of(fingerprint(files, *options), batch_size)
         job = cls(source, content, content, content, batch_size, epochs, with_labels, text_ids)
         try:
             sample = next((rows for rows in source.read(1) if len(rows)), None)

@@ -20,6 +20,9 @@ from clients.http.errors import InputError
 _SAVE_EVERY_S = 0.5
 _BLOCK = 1 << 20
 
+_OF_SIZE = "x"
+"""Stands between the name of samples and the size of their batches."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -117,6 +120,40 @@ def resume_files(
     alike = [path for path in folder.glob(f"{start}-*-{service}.json") if path != mine]
     alike.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
     return ResumeFile(mine, about), [ResumeFile(path, {}) for path in alike]
+
+
+def content_of(samples: str, batch_size: int) -> str:
+    """Names samples that are sent in batches of a size.
+
+    Arguments:
+        samples: Names them; hexadecimal digits.
+        batch_size: Samples per batch.
+    """
+    return f"{samples}{_OF_SIZE}{batch_size}"
+
+
+def in_other_batches(folder: Path, content: str, address: str) -> tuple[Progress, int] | None:
+    """How far the samples of a content were sent in batches of another size, and that size.
+
+    Arguments:
+        folder, content, address: As `resume_files` takes them.
+
+    Returns:
+        Of several sizes the one that was sent last; None where there is none.
+    """
+    samples, _, size = content.partition(_OF_SIZE)
+    if not size:
+        return None
+    service = fingerprint([], address)
+    found = [
+        path
+        for path in folder.glob(f"*-{samples}{_OF_SIZE}*-{service}.json")
+        if f"-{content}-" not in path.name
+    ]
+    if not found:
+        return None
+    last = max(found, key=lambda path: path.stat().st_mtime_ns)
+    return ResumeFile(last, {}).load(), int(last.name.split("-")[1].partition(_OF_SIZE)[2])
 
 
 def state_folder() -> Path:

@@ -554,6 +554,36 @@ def test_a_file_that_was_sent_is_not_sent_again_unless_asked_to(gmr: CliRunner, 
     assert "--again" in result.output
 
 
+def test_a_file_that_was_sent_is_known_in_batches_of_another_size(
+    gmr: CliRunner, file: Path
+) -> None:
+    fails = [*[model(0, "0-0")] * 2, answer(202, INGESTED), problem(400)]
+    part, rest = [model(0, "1-1")] * 3, [model(0, "1-1")] * 2 + [answer(202, INGESTED)] * 2
+    known = [*[model(0, "1-1")] * 3, letters()]
+    lost = [*[model(0, "0-1")] * 3, answer(202, INGESTED), letters()]
+    again = [*[model(0, "1-1")] * 2, answer(202, INGESTED), letters()]
+    with ScriptedServer(*fails, *part, *rest, letters(), *known, *lost, *again) as server:
+
+        def ingest(size: int, *typed: str) -> tuple[int, str]:
+            command = ["ingest", str(file), "--url", server.url, "--batch-size", str(size)]
+            result = gmr.invoke(app, [*command, *typed])
+            return result.exit_code, " ".join(result.output.split())
+
+        assert ingest(10)[0] == 2
+        code, said = ingest(25)
+        assert code == 2
+        assert "10 samples were sent before, in batches of 10" in said
+        assert "Go on with --batch-size 10, or" in said
+        assert ingest(10)[0] == 0
+        code, said = ingest(25)
+        assert code == 0
+        assert "25 samples on" in said
+        assert ", in batches of 10. Use --again" in said
+        # A service that has lost it gets it, however it was cut.
+        assert "25 samples in 1 batch" in ingest(25)[1]
+        assert "25 samples in 1 batch" in ingest(25, "--again")[1]
+
+
 def test_of_a_file_that_has_grown_only_what_is_new_is_sent(gmr: CliRunner, tmp_path: Path) -> None:
     table = write_table(tmp_path / "a.csv", [f"{i * i},0" for i in range(3)])
     once = [*told("a", "b"), answer(202, INGESTED), letters()]
