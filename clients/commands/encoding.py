@@ -42,6 +42,10 @@ def encoding_command(
         int, typer.Option(min=1, help="Categories of a column, at most.")
     ] = MOST_CATEGORIES,
     decimal: DecimalSign = ".",
+    tell_missing: Annotated[
+        bool,
+        typer.Option(help="Let features of their own say where numbers are missing, or do not."),
+    ] = True,
 ) -> None:
     """Say how a table with categories or missing values becomes numbers, as JSON.
 
@@ -63,6 +67,7 @@ def encoding_command(
             categories=column_names(categories) or (),
             most=most,
             numerals=Numerals(decimal),
+            tell_missing=tell_missing,
         )
     with output(out) as written:
         written.write(found.encoding.to_json().decode())

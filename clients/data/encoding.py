@@ -7,7 +7,8 @@ sends, asks or classifies later uses that file.
 Rules of this module:
 
 1. A number is itself. Where one is missing stands the column's median. A feature of its own says
-   so, if some were missing when the encoding was made; else they are counted.
+   so, if some were missing when the encoding was made and that was not declined; else they are
+   counted.
 2. A category is a feature of 0 and 1. One that the encoding does not know, and a missing one, is 0
    in all of them; those that are not known are counted.
 3. Columns are found by their names. Others are left out, and their order does not matter.
@@ -243,8 +244,8 @@ class TableEncoding:
             for name, n in self.unknown.items()
         ]
         untold = [
-            f"{name}: {counted(n, 'missing number')}, which no feature tells: none was missing "
-            f"when the encoding was made."
+            f"{name}: {counted(n, 'missing number')}, which no feature tells: the usual number "
+            f"stands there."
             for name, n in self.untold.items()
         ]
         return unknown + untold

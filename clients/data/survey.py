@@ -12,7 +12,7 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -112,6 +112,7 @@ def survey(
     categories: Sequence[str] = (),
     most: int = MOST_CATEGORIES,
     numerals: Numerals = POINT,
+    tell_missing: bool = True,
 ) -> Survey:
     """What a table holds.
 
@@ -122,6 +123,7 @@ def survey(
         categories: Columns whose numbers are codes of categories.
         most: Categories of a column, at most.
         numerals: How numbers are written.
+        tell_missing: Whether features of their own say where numbers are missing.
 
     Raises:
         InputError: The file cannot be read, names no columns, lacks one, or has no feature.
@@ -142,6 +144,8 @@ def survey(
     kept: list[Numbers | Categories] = []
     for column in found:
         what = column.found()
+        if isinstance(what, Numbers) and not tell_missing:
+            what = replace(what, says_missing=False)
         if isinstance(what, str):
             left_out[column.name] = what
         else:

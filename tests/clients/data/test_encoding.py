@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from clients.commands.cli import app
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import open_source
 from clients.data.formats.cells import number_of, numbers_of
@@ -82,6 +84,21 @@ def test_a_later_table_is_encoded_the_same_whatever_the_order_of_its_columns(
     assert "amount: 1 missing number, which no feature tells" in untold
     encoding.forget_remarks()
     assert encoding.remarks == []
+
+
+def test_where_numbers_are_missing_need_not_be_told(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    told = survey(path, apart=["kind"]).encoding
+    encoding = survey(path, apart=["kind"], tell_missing=False).encoding
+    assert set(told.features) - set(encoding.features) == {"heat is missing"}
+    assert TableEncoding.of_json(encoding.to_json()).features == encoding.features
+    rows = features(path, encoding, label_column="kind")
+    heat = encoding.features.index("heat")
+    assert [row[heat] for row in rows[:2]] == [50, 1]
+    assert any("which no feature tells" in remark for remark in encoding.remarks)
+    shown = CliRunner().invoke(app, ["encoding", str(path), "--drop", "kind", "--no-tell-missing"])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.encode() == encoding.to_json()
 
 
 def test_labels_ids_and_columns_left_out_are_no_features(tmp_path: Path) -> None:
