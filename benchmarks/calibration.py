@@ -6,7 +6,8 @@ from there on, 1,500 samples that are not learned are asked about, and the share
 p-value is at most 5 %: as the model stands, and after a pause, in which what waits in its windows
 is learned as well. Kinds are made up: overlapping clusters of low rank, as embeddings have them, of
 384 features (scaled to length 1) and 128; round clusters in 32 features and in 8; and a heavy tail
-(Student's t with 4 degrees of freedom) in 16.
+(Student's t with 4 degrees of freedom) in 16; and six numbers beside a category as one-hot, of
+which one value is that of one sample in ten.
 """
 
 from __future__ import annotations
@@ -68,12 +69,21 @@ def heavy_tail(generator: np.random.Generator, n: int) -> Samples:
     return generator.standard_t(4, size=(n, 16)).astype(np.float32), np.zeros(n, np.int64)
 
 
+def categories(generator: np.random.Generator, n: int) -> Samples:
+    """Samples of three categories, one of them rare, as one-hot beside six numbers."""
+    category = generator.choice(3, n, p=(0.3, 0.6, 0.1))
+    common = generator.normal(size=n) + np.array((-1.0, 0.0, 1.5))[category]
+    numbers = generator.normal(size=(n, 6)) + common[:, None] * (1, 1, 1, 0, 0, 0)
+    return np.concatenate([np.eye(3)[category], numbers], 1).astype(np.float32), category
+
+
 KINDS = {
     "384 features, unit length": clusters(6, 384, 20, 0.6, unit=True),
     "128 features": clusters(10, 128, 40, 0.6),
     "32 features": clusters(8, 32, 3, 1.0),
     "8 features": clusters(5, 8, 2, 0.7),
     "16 features, heavy tail": heavy_tail,
+    "9 features, a rare category": categories,
 }
 
 

@@ -11,7 +11,9 @@ later takes its share of the mixture. So each sub-task that ends leaves conformi
 samples that the model itself drew then (`core.memory.retention`); what has happened to theirs
 since, on average, is taken to have happened to the rows. Likewise where the current sub-task's
 samples are fitted anew, because a window is full or the stream is quiet: until later batches have
-left other rows, its own are of components that are gone.
+left other rows, its own are of components that are gone. A fit may change nothing for most samples
+and move a rare category away from them by dozens of nats; so rows that lie where drawn samples go
+their own way go it with them.
 
 Throughout: S conformity scores, `core.density.conformity`.
 """
@@ -63,6 +65,15 @@ DIFFERENT = 0.9
 MOVED = 0.1
 """Deviations by which some conformity score of drawn samples moves, on average, by a fit that rows
 have to follow: less is chance."""
+
+MOST_APART = 0.3
+"""Share of drawn samples that may go apart, and half of that of rows: beyond it none does."""
+
+APART = 6.0
+"""Usual differences between changes by which a drawn sample's is another one."""
+
+NEIGHBOURS = 5
+"""Drawn samples that say together whether a row goes apart with them."""
 
 MOST_GROUPS = 64
 """Sub-tasks that are told apart; the oldest two become one where there are more."""
@@ -121,6 +132,13 @@ class Rescored:
 
     before: Tensor
     now: Tensor
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def only(self, some: Tensor) -> Rescored:
+        """Some of them, as a mask (m,), bool, says."""
+        return Rescored(self.before[some], self.now[some])
 
     @property
     def spread(self) -> Tensor:
@@ -195,16 +213,12 @@ class Calibration:
         """
         if not all(_differ(group.rows) for group in self.current):
             return self  # samples of few values, which drawn ones are not like
-        moved = (by_before.moved + by_now.moved) / 2
-        if not bool((moved.abs() > MOVED * by_before.spread).any()):
-            return self  # drawn samples say a little more than data would
-        wider = (by_before.widened * by_now.widened).sqrt()
-        current = (
-            replace(group, rows=(group.rows - centre) * wider + centre + moved)
-            for group in self.current
-            for centre in (_middle(group.rows),)
+        return replace(
+            self,
+            current=tuple(
+                replace(one, rows=_followed(one.rows, by_before, by_now)) for one in self.current
+            ),
         )
-        return replace(self, current=tuple(current))
 
     def crossed(self, drawn: Tensor) -> Calibration:
         """A sub-task has ended.
@@ -278,6 +292,38 @@ def _half_width(rows: Tensor) -> Tensor:
     """Half of the distance between quantiles that lie a normal distribution's deviation out."""
     low, high = rows.quantile(0.1587, 0), rows.quantile(0.8413, 0)
     return (high - low) / 2
+
+
+def _followed(rows: Tensor, by_before: Rescored, by_now: Rescored) -> Tensor:
+    """Rows as they look once the model has been fitted, with shape (n, S)."""
+    before = torch.cat([by_before.before, by_now.before]).float().cpu()
+    change = torch.cat([by_before.now, by_now.now]).float().cpu() - before
+    spread = _half_width(before)
+    usual = torch.maximum(_half_width(change), MOVED * spread)
+    far = ((change - change.quantile(0.5, 0)).abs() > APART * usual).any(1)
+    scale = torch.where(spread > 0, spread, 1.0)
+    near = torch.cdist(rows / scale, before / scale).topk(NEIGHBOURS, largest=False).indices
+    apart = 2 * far[near].sum(1) > NEIGHBOURS
+    others = by_before.only(~far[: len(by_before)]), by_now.only(~far[len(by_before) :])
+    share = float(far.double().mean())
+    if share > MOST_APART or float(apart.double().mean()) > 2 * share:
+        # No way is that of most, or rows do not lie where drawn samples do.
+        return _moved(rows, by_before, by_now)
+    followed = rows.clone()
+    followed[~apart] = _moved(rows[~apart], *others)
+    changes = torch.where(far[near][..., None], change[near], torch.nan)[apart]
+    followed[apart] += changes.nanmedian(1).values
+    return followed
+
+
+def _moved(rows: Tensor, by_before: Rescored, by_now: Rescored) -> Tensor:
+    """Rows, moved and widened as drawn samples say together."""
+    moved = (by_before.moved + by_now.moved) / 2
+    if not bool((moved.abs() > MOVED * by_before.spread).any()):
+        return rows  # drawn samples say a little more than data would
+    wider = (by_before.widened * by_now.widened).sqrt()
+    centre = _middle(rows)
+    return (rows - centre) * wider + centre + moved
 
 
 def _middle(rows: Tensor) -> Tensor:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.calibration import categories
 from core.batch import Batch
 from core.config import PRESETS, EngineConfig
 from core.engine.checkpoint import dump, load
@@ -218,3 +220,56 @@ def test_rows_do_not_become_one_value_where_a_score_no_longer_varies() -> None:
     calibration = Calibration().observed(rows, 300, 0).refitted(one, one)
     assert calibration.current[0].rows.std() == pytest.approx(float(rows.std()), rel=1e-4)
     assert calibration.current[0].rows.mean() != rows.mean()
+
+
+def test_rows_of_what_goes_its_own_way_go_it_too() -> None:
+    """A rare category goes far away by a fit that changes nothing for all others."""
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, rare = torch.randn(n, 2, generator=generator), torch.arange(n) % 10 == 0
+        x[rare, 1] -= 80
+        return x, rare
+
+    rows, rare = drawn(400)
+    before, of_drawn = drawn(128)
+    now = before + torch.where(of_drawn, -60.0, 0.0)[:, None] * torch.tensor([0.0, 1.0])
+    one = Rescored(before, now)
+    followed = Calibration().observed(rows, 400, 0).refitted(one, one).current[0].rows
+    assert torch.equal(followed[~rare], rows[~rare])
+    moved = (followed - rows)[rare].mean(0)
+    assert moved == pytest.approx(torch.tensor([0.0, -60.0]), abs=0.5)
+
+
+def test_rows_that_lie_elsewhere_than_drawn_samples_go_their_way_no_more_often() -> None:
+    """Data of many features fit worse than what a model draws: next to them lie its extremes."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(400, 2, generator=generator) - 8
+    before = torch.randn(128, 2, generator=generator)
+    before[::12] -= 5
+    now = before + torch.where(torch.arange(128) % 12 == 0, 60.0, 0.0)[:, None]
+    one = Rescored(before, now)
+    followed = Calibration().observed(rows, 400, 0).refitted(one, one).current[0].rows
+    assert (followed - rows).abs().max() < 1
+
+
+@pytest.mark.parametrize(("seed", "labelled"), [(1, 0.0), (3, 0.0), (1, 0.3)])
+def test_a_rare_category_is_no_outlier_after_a_pause(seed: int, labelled: float) -> None:
+    """Labels that come for some samples are not of the categories."""
+    random = np.random.default_rng(seed)
+    x, _ = categories(random, 6000)
+    engine = Engine(EngineConfig(detector="none", experts=False))
+    state = engine.start()
+    for part in torch.from_numpy(x[:3000]).split(100):
+        named = random.random(len(part)) < labelled
+        labels = [
+            ("low", "high")[row[-1] > 1] if known else None
+            for row, known in zip(part, named, strict=True)
+        ]
+        state, _ = engine.step(state, Batch.of(part, labels))
+    settled, _ = engine.settle(state)
+    for one in (state, settled):
+        p_values = engine.snapshot(one).outliers(torch.from_numpy(x[3000:])).p_values
+        assert p_values is not None
+        assert float((p_values <= 0.05).double().mean()) <= 0.08
+        assert float((p_values <= 0.01).double().mean()) <= 0.03
