@@ -248,6 +248,9 @@ def check_new_names(names: NewNames) -> None:
         raise _senseless("its later names have a wrong shape")
     if bool(((names.later < NO_OTHER) | (names.later >= n_classes)).any()):
         raise _senseless("its later names are of what there is not")
+    counts = (names.heard, names.tried, names.own)
+    if {part.shape for part in counts} not in ({(0,)}, {(n_classes,)}):
+        raise _senseless("its counts of how classes were called have a wrong shape")
 
 
 def _senseless(what: str) -> InvalidCheckpoint:

@@ -263,11 +263,15 @@ def _split(trees: Trees, tree: int, node: int, weight: float) -> None:
     trees.thresholds[tree, node] = trees.cuts[tree, leaf, best]
     trees.children[tree, node] = first
     trees.sizes[tree] += 2
-    for side in range(2):
-        trees.features[tree, first + side] = -1
-        trees.totals[tree, first + side] = 0
-        for code in range(sides.shape[1]):
+    trees.features[tree, first : first + 2] = -1
+    trees.totals[tree, first : first + 2] = 0
+    for code in range(sides.shape[1]):
+        # Of a class that has stayed away since the leaf began to tally, nobody knows the side.
+        away = sides[0, code] + sides[1, code] == 0
+        for side in range(2):
             count = sides[side, code] * weight
+            if away:
+                count = trees.counts[tree, node, code] / 2
             trees.counts[tree, first + side, code] = count
             trees.totals[tree, first + side] += count
     trees.children[tree, first] = leaf

@@ -400,3 +400,38 @@ def test_labels_of_one_class_do_not_rename_the_others(preset: str, wrong: str) -
             if kind and str(kind) != wrong
         ]
         assert sum(name == kind for name, kind in pairs) >= 0.98 * len(pairs)
+
+
+def pump(label: str, n: int, seed: int) -> Tensor:
+    """Samples of a pump: a worn one looks much like one that is in order."""
+    generator = torch.Generator().manual_seed(1000 * seed + len(label))
+    x = torch.randn(n, 8, generator=generator)
+    x[:, :4] += torch.randn(n, 1, generator=generator)
+    if label == "worn":
+        x[:, 0] += 1.5
+        x[:, 1] += 2
+    if label == "fault":
+        x[:, 2] += 6
+        x[:, 3] -= 5
+    return x
+
+
+@pytest.mark.parametrize("preset", ["mfa", "flat"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_class_is_not_forgotten_while_only_classes_that_look_like_it_come(
+    preset: str, seed: int
+) -> None:
+    one = engine(preset=preset)
+    state = one.start()
+    for index in range(20):
+        x = pump("ok", 100, 100 * seed + index)
+        state, _ = one.step(state, Batch.of(x, ["ok"] * 100))
+    for index in range(6):
+        x = torch.cat([pump("worn", 97, 100 * seed + index), pump("fault", 3, index)])
+        order = torch.randperm(100, generator=torch.Generator().manual_seed(index))
+        labels = [("worn", "fault")[row >= 97] for row in order.tolist()]
+        state, _ = one.step(state, Batch.of(x[order], labels))
+    snapshot = one.snapshot(state)
+    for label in ("ok", "worn"):
+        codes = snapshot.classify(pump(label, 500, 77)).codes
+        assert int((codes == snapshot.classes.index(label)).sum()) > 250, label

@@ -307,3 +307,25 @@ def test_at_a_boundary_no_value_of_a_sample_stays_and_no_class_of_a_sample_or_tw
         assert some.min() >= FEWEST * weight * (1 - 1e-9)
     assert kept.seen[kept.seen > 0].min() >= FEWEST
     assert min(right(forests.without_few(), x[:-2], codes[:-2])) > 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trees_that_stay_remember_a_class_that_stays_away_while_others_split_leaves(
+    seed: int,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    away, common = 0, 1
+
+    def made(code: int, n: int) -> Tensor:
+        x = torch.randn(n, 6, generator=generator, dtype=torch.float64)
+        x[:, code] += (0.0, 1.5, 5.0)[code]
+        return x
+
+    parts = [made(away, 2000), *(made(code, n) for _ in range(6) for code, n in ((1, 97), (2, 3)))]
+    codes = [torch.full((len(part),), 0) for part in parts[:1]]
+    codes += [torch.full((len(part),), 2 if len(part) == 3 else 1) for part in parts[1:]]
+    forests = grown(torch.cat(parts), torch.cat(codes), 3)
+    named = forests.rules().probabilities(made(away, 500))[FOREVER].argmax(1)
+    assert float((named == away).double().mean()) > 0.7
+    named = forests.rules().probabilities(made(common, 500))[FOREVER].argmax(1)
+    assert float((named == common).double().mean()) > 0.2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -68,6 +70,36 @@ def test_it_takes_about_as_many_samples_as_say_that_the_old_label_stays_away() -
 @pytest.mark.parametrize("taken", [0.0, 0.2, 0.35])
 def test_a_class_that_stays_away_and_overlaps_others_keeps_its_name(taken: float) -> None:
     assert renamed(after(BEFORE, stream(4000, 1, NEW, taken))) == []
+
+
+@pytest.mark.parametrize("taken", [0.3, 0.45, 0.6])
+def test_a_new_class_that_looks_like_one_that_stays_away_is_a_class_of_its_own(
+    taken: float,
+) -> None:
+    """Until others know it, they take all of it for what they know."""
+    known = after(stream(4000, 0, OLD, 1.0))
+    unheard, heard = stream(60, 1, NEW, 1.0), stream(800, 2, NEW, taken)
+    names = known.counted(*unheard).counted(*heard)
+    assert renamed(names) == []
+
+
+def test_a_class_that_is_often_mistaken_may_go_by_another_name_all_the_same() -> None:
+    """Of its own samples as few were taken for it."""
+    called, codes = stream(4000, 0, OLD, 1.0)
+    mistaken = (codes == OLD) & (torch.arange(4000) % 4 == 0)
+    before = torch.where(mistaken, OTHER, called), codes
+    called, codes = stream(400, 1, NEW, 1.0)
+    mistaken = (codes == NEW) & (torch.arange(400) % 4 == 0)
+    assert renamed(after(before, (torch.where(mistaken, OTHER, called), codes))) == [OLD]
+
+
+def test_what_an_earlier_release_has_counted_is_gone_on_with() -> None:
+    names = after(BEFORE, RENAMED)
+    none = torch.zeros(0, dtype=torch.float64)
+    old = replace(names, heard=none, tried=none, own=none)
+    assert renamed(old.counted(*stream(600, 2, NEW, 0.3))) == [OLD]
+    assert renamed(old.counted(*stream(600, 2, NEW, 0.0))) == []
+    assert old.of_classes(torch.tensor([OLD, NEW])).heard.shape == (2,)
 
 
 def test_a_class_keeps_its_name_while_its_own_label_comes() -> None:
