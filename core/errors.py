@@ -8,6 +8,7 @@
     - InvalidLabels      labels of the wrong length or type
   + InvalidRequest       a question that cannot be answered as it was put
     - UnknownClass       a class was named that the model has never seen
+    - ClassExists        a class was to have a name that another class has
     - UnknownVersion     a model version was named that is not kept
     - UnknownProposal    a proposed class was named that is not open
     - EmptySubTask       a boundary was declared before the sub-task had a sample
@@ -127,6 +128,19 @@ class UnknownClass(InvalidRequest):
             f"{', '.join(map(repr, known)) or 'none yet'}. Ask for one of these.",
             unknown=list(unknown),
             known=list(known),
+        )
+
+
+class ClassExists(InvalidRequest):
+    """A class was to have a name that another class has."""
+
+    @classmethod
+    def of(cls, label: object) -> ClassExists:
+        """The error that names it."""
+        return cls(
+            f"There is a class {label!r} already, and two classes cannot become one. Expected a "
+            f"name that no class has. Choose another.",
+            label=label,
         )
 
 

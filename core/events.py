@@ -165,6 +165,20 @@ class SettingsChanged(Event):
 
 
 @dataclass(frozen=True)
+class ClassRenamed(Event):
+    """Somebody asked for another name of a class."""
+
+    kind: ClassVar[str] = "class_renamed"
+
+    label: int | str  # from now on
+    label_before: int | str
+    by: str | None  # who asked, as far as that is known
+    reason: str | None  # as it was given
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
 class RunTimeChanged(Event):
     """Another run time between false alarms is asked for."""
 

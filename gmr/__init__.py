@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from core.engine.engine import Engine
     from core.engine.state import EngineState
     from core.errors import (
+        ClassExists,
         EmptySubTask,
         GMRError,
         InvalidBatch,
@@ -78,6 +79,7 @@ _MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
 _FROM = {
     "AsyncGMRClient": "clients.http.async_client",
     "Batch": "core.batch",
+    "ClassExists": "core.errors",
     "ClientError": "clients.http.errors",
     "EmptySubTask": "core.errors",
     "Engine": "core.engine.engine",
@@ -125,6 +127,7 @@ _FROM = {
 __all__ = [
     "AsyncGMRClient",
     "Batch",
+    "ClassExists",
     "ClientError",
     "EmptySubTask",
     "Engine",

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from core.batch import Batch, Label, SampleId, plain_id, plain_label
+from core.batch import Batch, Label, SampleId, distinct, plain_id, plain_label
 from core.config import EngineConfig
 from core.counted import counted
 from core.drift.detector import Arming, Detector
@@ -43,6 +43,7 @@ from core.engine.learning import Learning
 from core.engine.modes import Modes
 from core.engine.naming import Naming
 from core.engine.places import placed
+from core.engine.renaming import with_class_renamed
 from core.engine.rounding import MOST_ROWS, is_wide, rounded_columns, warn_of
 from core.engine.severity import Severity
 from core.engine.state import (
@@ -54,15 +55,18 @@ from core.engine.state import (
 )
 from core.engine.step import Step
 from core.errors import (
+    ClassExists,
     InvalidCheckpoint,
     InvalidLabels,
     InvalidRequest,
     ModelAtRest,
     ModelNotReady,
     ShapeMismatch,
+    UnknownClass,
 )
 from core.events import (
     BoundaryDetected,
+    ClassRenamed,
     Event,
     ModelRestored,
     RunTimeChanged,
@@ -259,6 +263,49 @@ class Engine:
             SettingsChanged(
                 settings={name: getattr(now, name) for name in changes},
                 settings_before={name: getattr(before, name) for name in changes},
+                by=by,
+                reason=reason,
+                sub_task=state.sub_task.number,
+                model_version=state.model.version,
+            )
+        ]
+
+    def rename_class(
+        self,
+        state: EngineState,
+        label: Label,
+        to: Label,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[EngineState, list[Event]]:
+        """Call a class otherwise from now on: see `core.engine.renaming`.
+
+        All that was learned of it stays. A rollback to a version of before brings its old name
+        back, and a sample that comes with the old name begins another class.
+
+        Arguments:
+            label: Of the class.
+            to: Its name from now on.
+            by: Who asks.
+            reason: Why.
+
+        Raises:
+            UnknownClass: No class goes by this label.
+            ClassExists: Another class has that name.
+            InvalidLabels: It is no integer and no string. The state given in is unchanged.
+        """
+        label, to, known = plain_label(label), plain_label(to), self.naming.labels(state)
+        names = set(map(distinct, known))
+        if distinct(label) not in names:
+            raise UnknownClass.among([label], list(known))
+        if distinct(to) in names:
+            raise ClassExists.of(to)
+        state = with_class_renamed(state, label, to)
+        state = state.changed() if state.model.version else state
+        return state, [
+            ClassRenamed(
+                label=to,
+                label_before=label,
                 by=by,
                 reason=reason,
                 sub_task=state.sub_task.number,

@@ -8,7 +8,8 @@ Rules of this module:
 1. Refused is what cannot be used, not what may not be: where entries that wait may still change
    the answer, the entry is accepted. (Exceptions: a rollback that waits may bring the number
    of classes down, settings that wait may allow more, an upload that waits may bring images,
-   or others. The sender is told, and can send again.)
+   or others, and of a class that is to be renamed the first sample may wait, or another
+   renaming. The sender is told, and can send again.)
 2. The trainer's report is read after the count of what was accepted, so that a report that
    holds as many entries holds all that the sender knows to be accepted.
 """
@@ -22,7 +23,15 @@ from typing import Any
 import numpy as np
 
 from core.batch import check_image_shape, distinct
-from core.errors import EmptySubTask, InvalidLabels, ModelAtRest, ShapeMismatch, UnknownProposal
+from core.errors import (
+    ClassExists,
+    EmptySubTask,
+    InvalidLabels,
+    ModelAtRest,
+    ShapeMismatch,
+    UnknownClass,
+    UnknownProposal,
+)
 from service.api.montage import known_shape
 from service.api.parts import Parts
 from service.api.settings_in_force import settings_in_force
@@ -39,6 +48,8 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         UnknownProposal: No such proposal is open.
         ModelAtRest: It is frozen, or only detects, and this would change it.
         EmptySubTask: A boundary is declared, and no sample has come since the last.
+        UnknownClass: A class is to be renamed that no answer names.
+        ClassExists: Another class has the name that it is to have.
         StreamUnavailable: Redis does not tell; nothing was accepted.
     """
     if isinstance(asked, RawBatch):
@@ -52,6 +63,8 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         await check_proposal(parts, asked.proposal)
     elif asked.kind == "boundary":
         await check_boundary(parts)
+    elif asked.kind == "rename" and asked.labels is not None:
+        check_renaming(parts, *asked.labels)
 
 
 def check_shape(parts: Parts, batch: RawBatch) -> None:
@@ -104,6 +117,18 @@ async def check_boundary(parts: Parts) -> None:
     _check_learns(status, is_newest, "no boundary is crossed")
     if status is not None and is_newest and not status.get("begun", True):
         raise EmptySubTask.of(status["sub_task"])
+
+
+def check_renaming(parts: Parts, label: Label, to: Label) -> None:
+    """Raise `UnknownClass` or `ClassExists` by the classes that the model served can answer."""
+    served = parts.follower.current
+    snapshot = None if served is None else served.snapshot
+    known = () if snapshot is None else snapshot.answers
+    names = set(map(distinct, known))
+    if distinct(label) not in names:
+        raise UnknownClass.among([label], list(known))
+    if distinct(to) in names:
+        raise ClassExists.of(to)
 
 
 def _check_learns(status: dict[str, Any] | None, is_newest: bool, what: str) -> None:

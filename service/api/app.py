@@ -61,6 +61,7 @@ from service.api.routes import (
     models,
     outliers,
     release,
+    rename_class,
     sample,
     session,
 )
@@ -96,6 +97,7 @@ ROUTERS: Final = (
     models.router,
     mode.router,
     model_settings.router,
+    rename_class.router,
     release.router,
     checkpoint.router,
     metrics.router,

@@ -9,12 +9,12 @@ from typing import Any, Final
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from core.errors import InvalidRequest, UnknownVersion
+from core.errors import ClassExists, InvalidRequest, UnknownClass, UnknownVersion
 from service.api import answers
 from service.api.openapi import json_body, problems
 from service.api.parts import Parts
 from service.broker.connection import StreamUnavailable, perhaps_done
-from service.broker.dead_letters import DeadLetters
+from service.broker.dead_letters import DeadLetter, DeadLetters
 from service.wire import Control
 
 APPLY_TIMEOUT_S: Final = 10.0
@@ -66,6 +66,8 @@ async def apply(
 
     Raises:
         UnknownVersion: It is a rollback, and the trainer does not keep the version any more.
+        UnknownClass, ClassExists: It is a renaming, and there was no such class any more, or
+            another of the new name by then.
         InvalidRequest: The trainer could not do it.
         ShapeMismatch: The stream has another D.
     """
@@ -85,13 +87,7 @@ async def apply(
                 "Look at GET /model and GET /deadletters in a moment, before you send it again.",
             ) from error
         if letter is not None:
-            detail, facts = letter.facts["detail"], {"entry_id": appended.entry_id}
-            if letter.facts["reason"] == "unknown_version":
-                kept = [one["version"] for one in await parts.stream.reports.versions()]
-                # The list may be older than the letter.
-                known = [version for version in kept if version != control.version]
-                raise UnknownVersion(detail, unknown=control.version, known=known, **facts)
-            raise InvalidRequest(detail, **facts)
+            raise await _refusal(parts, control, letter, appended.entry_id)
     document = {
         "entry_id": appended.entry_id,
         "applied": applied,
@@ -99,3 +95,24 @@ async def apply(
         "warning": warning,
     }
     return answers.json(document, status=200 if applied else 202, version=parts.model_version)
+
+
+async def _refusal(
+    parts: Parts, control: Control, letter: DeadLetter, entry_id: str
+) -> InvalidRequest:
+    """Why the trainer could not do it, as the route itself would have said it."""
+    reason, detail = letter.facts["reason"], letter.facts["detail"]
+    facts: dict[str, Any] = {"entry_id": entry_id}
+    if reason == "unknown_version":
+        kept = [one["version"] for one in await parts.stream.reports.versions()]
+        # The list may be older than the letter.
+        known = [version for version in kept if version != control.version]
+        return UnknownVersion(detail, unknown=control.version, known=known, **facts)
+    if reason == "unknown_class" and control.labels is not None:
+        served = parts.follower.current
+        snapshot = None if served is None else served.snapshot
+        answers_now = [] if snapshot is None else list(snapshot.answers)
+        return UnknownClass(detail, unknown=[control.labels[0]], known=answers_now, **facts)
+    if reason == "class_exists" and control.labels is not None:
+        return ClassExists(detail, label=control.labels[1], **facts)
+    return InvalidRequest(detail, **facts)

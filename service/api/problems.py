@@ -196,6 +196,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "The class is not known",
         "Choose from known; classes appear as their first labels are learned.",
     ),
+    core_errors.ClassExists: Problem(
+        "class-exists",
+        409,
+        "Another class has this name",
+        "Choose a name that no class has; two classes never become one.",
+    ),
     core_errors.UnknownVersion: Problem(
         "unknown-version",
         404,

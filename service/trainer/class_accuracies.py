@@ -33,6 +33,17 @@ def add(means: Means, rows: Iterable[Mapping[str, Any]]) -> None:
             means[key] = [after.weight, after.mean]
 
 
+def renamed(means: Means, before: int | str, label: int | str) -> Means:
+    """The same, where a class goes by another label.
+
+    Example:
+        >>> renamed({"3": [4.0, 0.5], '"a"': [1.0, 1.0]}, 3, "three")
+        {'"three"': [4.0, 0.5], '"a"': [1.0, 1.0]}
+    """
+    old, new = orjson.dumps(before).decode(), orjson.dumps(label).decode()
+    return {new if key == old else key: mean for key, mean in means.items() if key != new}
+
+
 def told(means: Means) -> list[dict[str, Any]]:
     """For GET /drift, in the order of discovery.
 

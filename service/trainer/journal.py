@@ -23,6 +23,7 @@ from core.events import (
     BatchSetAside,
     BoundaryDetected,
     ChangeDetected,
+    ClassRenamed,
     DeadLettersDropped,
     EntriesLost,
     EntryRejected,
@@ -283,6 +284,14 @@ def _log(event: Event, entry_id: str) -> None:
                 event.by or "somebody",
                 entry_id,
                 ", ".join(f"{name} = {value}" for name, value in event.settings.items()),
+            )
+        case ClassRenamed():
+            logger.info(
+                "class %r is called %r, by %s (entry %s)",
+                event.label_before,
+                event.label,
+                event.by or "somebody",
+                entry_id,
             )
         case OutlierBurst():
             logger.info(

@@ -12,8 +12,11 @@ Rules of this module:
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from core.batch import Label, distinct
 from core.engine.engine import Engine
 from core.engine.state import EngineState
 from core.memory.retention import RetentionSets, SubTaskRetention
@@ -32,6 +35,7 @@ class RetentionSchedule:
         self._engine = engine
         self._rows: tuple[SubTaskRetention, ...] = ()
         self._asked: tuple[RetentionSets, int] | None = None  # about what, and which version
+        self._classes: tuple[Label, ...] = ()  # what its classes were called
         self._next = 0.0  # when there is time to ask again
 
     def is_fresh(self, state: EngineState) -> bool:
@@ -45,6 +49,7 @@ class RetentionSchedule:
         """Take over answers that somebody else asked of this very model."""
         if not self.is_fresh(state):
             self._rows, self._asked = rows, (state.past.retention, state.model.version)
+            self._classes = state.model.classes
 
     def rows(self, state: EngineState, *, quiet: bool) -> tuple[SubTaskRetention, ...]:
         """The latest answers, oldest sub-task first; asked now if it is time to.
@@ -59,7 +64,29 @@ class RetentionSchedule:
         if quiet or moment >= self._next:
             self._rows = self._engine.held(state)
             self._asked = state.past.retention, state.model.version
+            self._classes = state.model.classes
             self._next = moment + (time.monotonic() - moment) / SHARE
         else:
-            self._rows = state.past.retention.carried(self._rows, state.model.classes)
+            names = state.model.classes
+            # A class keeps its place, whatever it is called.
+            self._rows = state.past.retention.carried(
+                _called(self._rows, dict(zip(map(distinct, self._classes), names, strict=False))),
+                names,
+            )
+            self._classes = names
         return self._rows
+
+
+def _called(
+    rows: Sequence[SubTaskRetention], names: Mapping[tuple[type, Label], Label]
+) -> tuple[SubTaskRetention, ...]:
+    """The same answers, where classes go by the names that they have by now."""
+    return tuple(
+        replace(
+            row,
+            classes=tuple(
+                replace(one, label=names.get(distinct(one.label), one.label)) for one in row.classes
+            ),
+        )
+        for row in rows
+    )

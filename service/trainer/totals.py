@@ -16,6 +16,7 @@ from core.events import (
     ChangeContinued,
     ChangeDetected,
     ClassProposed,
+    ClassRenamed,
     DeadLettersDropped,
     EntriesLost,
     EntryRejected,
@@ -207,6 +208,10 @@ class Totals:
                 self.samples_since_boundary = event.set_aside_samples
             case Replayed():
                 self.replayed += event.samples
+            case ClassRenamed():
+                self.class_accuracies = class_accuracies.renamed(
+                    self.class_accuracies, event.label_before, event.label
+                )
             case ModelRestored():
                 self.latest, self.class_accuracies = {}, {}
                 self.batches_since_boundary = self.samples_since_boundary = 0

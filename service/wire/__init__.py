@@ -35,7 +35,7 @@ from service.wire.fields import (
     identity,
 )
 from service.wire.json_body import parse_json
-from service.wire.labels import MAX_LABEL_BYTES, UNLABELLED, Label
+from service.wire.labels import MAX_LABEL_BYTES, UNLABELLED, Label, check_label
 from service.wire.later_labels import RawLabels, RawName, parse_labels
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.packing import MAX_HEADER_BYTES, MEDIA_TYPE, TENSOR_TYPES, pack, unpack
@@ -69,6 +69,7 @@ __all__ = [
     "RawName",
     "SampleId",
     "Upload",
+    "check_label",
     "fault_of_names",
     "identity",
     "new_batch_id",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from service.wire.fields import ControlKind, begin, checksum
+from service.wire.labels import Label
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,17 @@ class Control:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `join` (small
             batches before it are learned as one), `aim` (at a run
             time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
-            batches from now on), `settings` (in force from now on), `expire` (the wait for labels
-            of samples before `samples` is over), `check` (whether the gate lets the model pass),
-            `release` (what the gate holds back), `rollback` (to `version`) or `restore` (from
-            `checkpoint`, or from `upload`).
+            batches from now on), `settings` (in force from now on), `rename` (a class), `expire`
+            (the wait for labels of samples before `samples` is over), `check` (whether the gate
+            lets the model pass), `release` (what the gate holds back), `rollback` (to `version`) or
+            `restore` (from `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
         upload: Where they are otherwise.
         samples: Of `aim`, at least 2, or 0; of `expire`, those of the stream before a place in it.
         mode: `learn`, `detect_only` or `frozen`.
         settings: Values by name; None: what the settings say.
+        labels: Of `rename`: the class's label, and that from now on.
         by: Who asks, if a person does.
         note: What the person says about it.
 
@@ -61,6 +63,7 @@ class Control:
     upload: Upload | None = field(default=None, repr=False)
     mode: str | None = field(default=None, repr=False)
     settings: Mapping[str, float | int | None] | None = field(default=None, repr=False)
+    labels: tuple[Label, Label] | None = field(default=None, repr=False)
     by: str | None = field(default=None, repr=False)
     note: str | None = field(default=None, repr=False)
 
@@ -76,6 +79,8 @@ class Control:
                 entry[name] = text.encode()
         if self.settings is not None:
             entry["settings"] = orjson.dumps(dict(self.settings))
+        if self.labels is not None:
+            entry["labels"] = orjson.dumps(self.labels)
         if self.checkpoint is not None:
             entry["x"] = self.checkpoint
             entry["crc"] = checksum(self.checkpoint)

@@ -22,6 +22,7 @@ from service.wire.fields import (
     number_of,
     text_of,
 )
+from service.wire.labels import Label, encode_labels
 from service.wire.later_labels import RawLabels, RawName
 from service.wire.limits import NO_LIMITS, Limits
 from service.wire.unknown import refuse_unknown
@@ -64,6 +65,9 @@ def read_entry(
     if kind == "settings":
         by, note = _noted(fields)
         return Control("settings", settings=_settings(fields), by=by, note=note)
+    if kind == "rename":
+        by, note = _noted(fields)
+        return Control("rename", labels=_two_labels(fields), by=by, note=note)
     if kind in ("mode", "boundary", "release"):
         return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
@@ -114,6 +118,20 @@ def _settings(fields: Mapping[str, bytes]) -> dict[str, float | int | None]:
             f"object of at most {MOST_SETTINGS} numbers or nulls by name."
         )
     return values
+
+
+def _two_labels(fields: Mapping[str, bytes]) -> tuple[Label, Label]:
+    try:
+        labels = orjson.loads(fields.get("labels", b""))
+    except orjson.JSONDecodeError:
+        labels = None
+    if not isinstance(labels, list) or len(labels) != 2 or None in labels:
+        raise InvalidBatch(
+            f"The entry's labels are {fields.get('labels', b'')[:80]!r}; expected a JSON list of "
+            f"two: the label of the class, and the one from now on."
+        )
+    encode_labels(labels, 2)
+    return labels[0], labels[1]
 
 
 def _upload(fields: Mapping[str, bytes]) -> Upload:

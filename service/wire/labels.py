@@ -60,7 +60,7 @@ def encode_labels(labels: Sequence[Label | None] | Array, n: int) -> Labels:
             continue
         if isinstance(label, np.generic):
             label = label.item()
-        _check_label(label, f"The label at position {i}", i)
+        check_label(label, f"The label at position {i}", i)
         codes[i] = index.setdefault(label, len(index))
     return Labels(codes, tuple(index))
 
@@ -92,14 +92,21 @@ def wrong_number_of_labels(samples: int, labels: int) -> InvalidLabels:
 def _encode_integers(labels: Array) -> Labels:
     values, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     if labels.dtype == np.dtype("<u8") and len(values) and values[-1] > 2**63 - 1:
-        _check_label(int(values[-1]), "The largest label", int(first[-1]))
+        check_label(int(values[-1]), "The largest label", int(first[-1]))
     order = np.argsort(first)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return Labels(rank[inverse], tuple(values[order].tolist()))
 
 
-def _check_label(label: object, what: str, position: int) -> None:
+def check_label(label: object, what: str, position: int) -> None:
+    """Raise `InvalidLabels` where it is none that a class can have.
+
+    Arguments:
+        label: Of one class.
+        what: How the message calls it.
+        position: Where it is among others.
+    """
     if isinstance(label, float) and not math.isfinite(label):
         raise InvalidLabels(
             f"{what} is {label}; expected an integer, a string or null. Send null for a sample "
@@ -156,7 +163,7 @@ def _parse_vocabulary(text: bytes) -> tuple[Label, ...]:
     if not isinstance(labels, list):
         raise InvalidLabels(f"The vocabulary is a JSON {json_type(labels)}; expected a list.")
     for i, label in enumerate(labels):
-        _check_label(label, f"The label at position {i} of the vocabulary", i)
+        check_label(label, f"The label at position {i} of the vocabulary", i)
     if len(set(labels)) != len(labels):
         raise InvalidLabels("The vocabulary repeats a label; expected each label once.")
     return tuple(labels)

@@ -9,6 +9,7 @@ import pytest
 
 from core import errors
 from core.errors import (
+    ClassExists,
     GMRError,
     InvalidBatch,
     InvalidLabels,
@@ -44,6 +45,7 @@ def test_everything_is_of_one_family_and_named_in_the_tree() -> None:
         (NonFiniteFeature, InvalidBatch),
         (InvalidLabels, InvalidBatch),
         (UnknownClass, InvalidRequest),
+        (ClassExists, InvalidRequest),
         (UnknownVersion, InvalidRequest),
     ],
 )

@@ -247,6 +247,8 @@ def _content(fields: dict[bytes, bytes] | None) -> dict[str, Any]:
         return {"sample_ids": asked.sample_ids, "labels": asked.labels}
     if isinstance(asked, RawName):
         return {"proposal": asked.proposal, "labels": [asked.label]}
+    if asked.labels is not None:
+        return {"labels": asked.labels}
     return {} if asked.version is None else {"version": asked.version}
 
 

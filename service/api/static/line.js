@@ -101,10 +101,10 @@ function isLater(one, other) {
 
 const KINDS = [
   "batch_learned", "batch_set_aside", "batch_passed", "mode_changed", "change_detected",
-  "labels_held", "ert_changed", "settings_changed", "set_aside_released", "windows_settled", "boundary",
-  "change_continued", "samples_repeated", "prior_shift", "features_drifting", "outlier_burst",
-  "outlier_burst_continued", "shadow_alarm",
-  "replay", "class_discovered", "labels_matched", "labels_missed", "class_proposed",
-  "proposal_closed", "unknowns_learned", "model_published", "version_held", "hold_ended",
-  "model_restored", "entry_rejected", "dead_letters_dropped", "entries_lost", "missed",
+  "labels_held", "ert_changed", "settings_changed", "class_renamed", "set_aside_released",
+  "windows_settled", "boundary", "change_continued", "samples_repeated", "prior_shift",
+  "features_drifting", "outlier_burst", "outlier_burst_continued", "shadow_alarm", "replay", "class_discovered",
+  "labels_matched", "labels_missed", "class_proposed", "proposal_closed", "unknowns_learned",
+  "model_published", "version_held", "hold_ended", "model_restored", "entry_rejected",
+  "dead_letters_dropped", "entries_lost", "missed",
 ];

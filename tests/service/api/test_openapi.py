@@ -71,6 +71,7 @@ OPERATIONS = {
     "name_features": "put /model/feature-names",
     "forget_feature_names": "delete /model/feature-names",
     "rollback": "post /model/rollback",
+    "rename_class": "post /model/rename-class",
     "release": "post /model/release",
     "download_checkpoint": "get /model/checkpoint",
     "upload_checkpoint": "put /model/checkpoint",

@@ -200,7 +200,7 @@ def test_many_events_ask_for_one_answer_at_a_time(browser: Browser, stream: http
         assert 1 < len(asked) <= 4
 
 
-def test_entries_that_are_given_up_and_settings_that_change_are_told(
+def test_entries_that_are_given_up_and_what_is_asked_for_are_told(
     browser: Browser, stream: httpx2.Client
 ) -> None:
     with visiting(browser, url_of(stream)) as visit:
@@ -216,6 +216,9 @@ def test_entries_that_are_given_up_and_settings_that_change_are_told(
         expect(page.locator("#said")).to_have_text(
             "From now on max_classes is 7, outlier_false_positive_rate is none, asked for by ada."
         )
+        other = {"kind": "class_renamed", "label": "lynx", "label_before": "cat", "by": None}
+        page.evaluate(TELL, [other])
+        expect(page.locator("#said")).to_have_text("Class cat is called lynx from now on.")
 
 
 def test_what_is_usual_is_not_asked_for_again_at_once_where_that_failed(

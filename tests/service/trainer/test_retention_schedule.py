@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.config import EngineConfig
@@ -106,6 +108,26 @@ def test_in_between_the_answer_before_is_given(engine: SlowEngine, state: Engine
     later = learned(engine, state)
     assert asking.rows(later, quiet=False) == before
     assert not asking.is_fresh(later)
+
+
+def test_in_between_a_class_goes_by_the_name_that_it_has_by_now(
+    engine: SlowEngine, state: EngineState
+) -> None:
+    asking = RetentionSchedule(engine)
+    (before,) = asking.rows(state, quiet=False)
+    first, second = (one.label for one in before.classes)
+    for label, to in ((second, "one"), (first, second)):
+        state, _ = engine.rename_class(state, label, to)
+    (row,) = asking.rows(state, quiet=False)
+    assert [one.label for one in row.classes] == [second, "one"]
+    named_as_before = zip(row.classes, before.classes, strict=True)
+    assert row == replace(
+        before, classes=tuple(replace(one, label=now.label) for now, one in named_as_before)
+    )
+    state, _ = engine.rename_class(learned(engine, state), "one", "uno")
+    (row,) = asking.rows(state, quiet=False)
+    assert [one.label for one in row.classes] == [second, "uno"]
+    assert len(engine.asked) == 1
 
 
 def test_when_the_stream_is_quiet_it_is_asked_once_more(
