@@ -101,6 +101,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.release:release_command",
         "Serve what is learned although the gate holds it back because it has forgotten.",
     ),
+    "rename": (
+        "clients.commands.rename:rename_command",
+        "Call a class otherwise from now on.",
+    ),
     "batch": (
         "clients.commands.batch:batch_command",
         "Say what became of a batch.",
@@ -229,6 +233,7 @@ OF_ONE_MODEL = (
     "versions",
     "rollback",
     "release",
+    "rename",
     "boundary",
     "note",
     "freeze",

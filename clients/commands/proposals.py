@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from clients.commands.class_label import class_label
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.http.answers import Label, Labelled, Proposal
@@ -73,7 +73,7 @@ def proposals_command(
                 f"`gmr proposals {action.value}` expects {expected}. `gmr proposals` has the "
                 f"numbers."
             )
-        name = None if label is None else _label(client, label)
+        name = None if label is None else class_label(client, label)
         answer = client.name_proposal(proposal, name)
         _tell(proposal, name, answer, as_document)
 
@@ -113,10 +113,3 @@ def _tell(proposal: int, label: Label | None, answer: Labelled, as_document: boo
         return
     what = "dismissed" if label is None else f"named {label}"
     typer.echo(f"Proposal {proposal} is {what}, by entry {answer.entry_id}.")
-
-
-def _label(client: GMRClient, text: str) -> Label:
-    """A class as it was typed: one that is known, else a whole number or text."""
-    text = text.strip()
-    whole = re.fullmatch(r"-?[0-9]+", text)
-    return text if whole is None or text in client.model().labels else int(text)

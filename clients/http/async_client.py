@@ -308,6 +308,12 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.release`."""
         return await self.send(calls.release(reason, by))
 
+    async def rename_class(
+        self, label: Label, to: Label, *, reason: str | None = None, by: str | None = None
+    ) -> Restored:
+        """See `GMRClient.rename_class`."""
+        return await self.send(calls.rename_class(label, to, reason, by))
+
     async def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
         """See `GMRClient.freeze`."""
         return await self.send(calls.set_mode("frozen", reason, by))

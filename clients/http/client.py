@@ -556,6 +556,26 @@ class GMRClient(Blocking):
         """
         return self.send(calls.release(reason, by))
 
+    def rename_class(
+        self, label: Label, to: Label, *, reason: str | None = None, by: str | None = None
+    ) -> Restored:
+        """Call a class otherwise from here in the stream on; all that was learned of it stays.
+
+        Samples that come later with the old label are another class. It is not asked twice: after
+        an answer that was lost look at `model().labels`.
+
+        Arguments:
+            label: Of the class.
+            to: Its label from now on, which no other class has.
+            reason: Why; told with the event `class_renamed`.
+            by: Who asks, where no keys are required.
+
+        Raises:
+            RequestRefused: No class goes by this label, or the new one is none.
+            RequestConflict: Another class has the new label.
+        """
+        return self.send(calls.rename_class(label, to, reason, by))
+
     def freeze(self, reason: str | None = None, *, by: str | None = None) -> Restored:
         """Learn nothing any more: batches that come are scored, counted and told, nothing else.
 

@@ -138,6 +138,20 @@ def release(reason: str | None, by: str | None) -> Call[answers.Restored]:
     )
 
 
+def rename_class(
+    label: answers.Label, to: answers.Label, reason: str | None, by: str | None
+) -> Call[answers.Restored]:
+    """POST /model/rename-class. Not repeatable: the second time it has its new name."""
+    return Call(
+        "POST",
+        "/model/rename-class",
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({"label": label, "to": to, "reason": reason, "by": by}),
+        repeatable=False,
+    )
+
+
 def checkpoint(version: int | None = None) -> Call[bytes]:
     """GET /model/checkpoint."""
     of_version = "" if version is None else f"?version={version}"

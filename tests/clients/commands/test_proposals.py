@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from clients.commands.class_label import class_label
 from clients.commands.cli import app
 from clients.http.client import GMRClient
 from tests.clients.scripted import ScriptedServer, answer
@@ -142,8 +143,6 @@ class Known:
 
 
 def test_a_name_that_is_a_whole_number_is_one_unless_a_class_is_called_so() -> None:
-    from clients.commands.proposals import _label
-
     for text, known, expected in (
         ("7", (), 7),
         ("-7", (7,), -7),
@@ -151,4 +150,4 @@ def test_a_name_that_is_a_whole_number_is_one_unless_a_class_is_called_so() -> N
         (" a b ", (), "a b"),
         ("7.5", (), "7.5"),
     ):
-        assert _label(Known(*known), text) == expected  # type: ignore[arg-type]
+        assert class_label(Known(*known), text) == expected  # type: ignore[arg-type]

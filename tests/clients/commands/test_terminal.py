@@ -847,6 +847,20 @@ def test_a_model_is_frozen_watched_thawed_and_aimed(gmr: Gmr) -> None:
     assert "mode=frozen mode_before=learn by=ada reason=a new lens" in frozen
 
 
+def test_a_class_is_called_otherwise_and_back(gmr: Gmr, service: httpx2.Client) -> None:
+    before = service.get("/model").json()["classes"][0]["label"]
+    told = gmr("rename", before, "so far unnamed", "--reason", "looked again", "--by", "ada")
+    assert f"Class {before} is called so far unnamed; version" in told
+    [row, *_] = [row for row in gmr("events").splitlines() if "class_renamed" in row]
+    assert f"label=so far unnamed label_before={before} by=ada reason=looked again" in row
+    refused = gmr("rename", before, "x", status=2)
+    assert f"never seen the class {before!r}" in refused
+    done = gmr.json("rename", "so far unnamed", before)
+    assert done.pop("entry_id")
+    assert done.pop("model_version") > 0
+    assert done == {"applied": True, "label": before, "label_before": "so far unnamed"}
+
+
 # Completion
 
 

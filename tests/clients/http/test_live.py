@@ -327,6 +327,24 @@ async def test_a_model_is_frozen_and_thawed_by_both_clients(
     assert client.drift().mode == "learn"
 
 
+@pytest.mark.anyio
+async def test_a_class_is_called_otherwise_by_both_clients(url: str, client: GMRClient) -> None:
+    labels = client.wait_until_learned(30).labels
+    async with AsyncGMRClient(url) as other:
+        assert (await other.rename_class(9, "nine", reason="a test", by="ada")).applied
+        assert set((await other.model()).labels) == {*labels, "nine"} - {9}
+        # As where the first answer was lost.
+        with pytest.raises(RequestRefused, match="never seen the class 9"):
+            await other.rename_class(9, "nine")
+        with pytest.raises(RequestConflict, match="a class 8 already"):
+            await other.rename_class("nine", 8)
+    assert list(client.sample(3, ["nine"], seed=1).labels) == ["nine"] * 3
+    assert client.rename_class("nine", 9).applied
+    assert client.model().labels == labels
+    [event, _] = client.kept_events(kinds=["class_renamed"])
+    assert (event.data["label"], event.data["by"]) == ("nine", "ada")
+
+
 def test_metrics_and_readiness_are_answered(client: GMRClient) -> None:
     assert "gmr_samples_ingested_total" in client.metrics()
     assert client.ready().ready
