@@ -2,9 +2,9 @@
 
 A life is what people do to a model over HTTP, in any order: batches with labels, without, and with
 ids; labels that come later, names, bursts, repeats, boundaries, freezes, rollbacks, downloads,
-uploads and other settings; while its trainer is killed and ended. Whenever it is quiet the ledger
-adds up to what was sent. In the end the fates of its batches add up, too, and its archive makes the
-same model again, bit for bit.
+uploads, other settings and other names of classes; while its trainer is killed and ended. Whenever
+it is quiet the ledger adds up to what was sent. In the end the fates of its batches add up, too,
+and its archive makes the same model again, bit for bit.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ ASKED: dict[str, tuple[float | int | None, ...]] = {
     "max_classes": (None, 30, 100),
 }
 """Settings that are asked for while a model lives, and what they may be: no batch is refused."""
+AGAIN = " again"
+"""The end of the other name of a class."""
 SIZES = st.sampled_from((1, 5, 30, 100, 100, 250))
 KINDS = st.sampled_from(("labels", "labels", "some", "none", "ids"))
 
@@ -132,6 +134,7 @@ class Life(RuleBasedStateMachine):
         self.checkpoints: list[bytes] = []
         self.went_back = False
         self.rollbacks: set[str] = set()  # accepted ones, their entries
+        self.called: dict[str, str] = {}  # what samples of a class are labelled as
 
     def teardown(self) -> None:
         try:
@@ -145,7 +148,8 @@ class Life(RuleBasedStateMachine):
     def _samples(self, first: int, n: int, shift: float) -> tuple[list[list[float]], list[str]]:
         classes = (first + self.rng.integers(0, 2, n)) % N_CLASSES
         x = CENTRES[classes] + self.rng.normal(0, 0.3, (n, D)) + shift
-        return x.astype("f4").tolist(), [f"c{one}" for one in classes]
+        labels = [f"c{one}" for one in classes]
+        return x.astype("f4").tolist(), [self.called.get(one, one) for one in labels]
 
     def _ingest(self, batch_id: str) -> None:
         answer = self._done(
@@ -252,6 +256,20 @@ class Life(RuleBasedStateMachine):
     def change_settings(self, name: str, which: int) -> None:
         body = {"settings": {name: ASKED[name][which % len(ASKED[name])]}}
         self._done(self.client.patch("/model/settings", json=body))
+
+    @rule(which=st.integers(0, 2 * N_CLASSES), heard=st.booleans())
+    def call_otherwise(self, which: int, heard: bool) -> None:
+        """A class, or as it was called before. Who sends its samples hears of it, or does not."""
+        answer = self.client.get("/model")
+        if answer.status_code == 200 and (known := answer.json()["classes"]):
+            label = known[which % len(known)]["label"]
+            first = label.removesuffix(AGAIN)
+            to = first if label.endswith(AGAIN) else first + AGAIN
+            body = {"label": label, "to": to}
+            # It may go by the other name by now, or another class has that.
+            answer = self._done(self.client.post("/model/rename-class", json=body), 404, 409)
+            if heard and answer.status_code in (200, 202):
+                self.called[first] = to
 
     @rule(which=st.integers(0, 20))
     def roll_back(self, which: int) -> None:
