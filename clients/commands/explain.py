@@ -20,6 +20,19 @@ from clients.http.answers.boundaries import MOMENTS
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
 
+SIGNALS = {
+    "inliers": "samples became less likely",
+    "likelihood": "samples became more likely",
+    "doubt": "samples lie between what is known",
+    "occupancy": "other components, classes or ranks than usual",
+    "labels": "labels contradict what was known of such samples",
+    "features": "a single feature lies elsewhere than usual",
+}
+"""What the detector's signals say."""
+
+MOST_IN_WORDS, LEAST_IN_WORDS = 3, 0.1
+"""Features that are told in words, at most, and their share of the change, at least."""
+
 
 def explain_command(
     boundary: Annotated[
@@ -130,9 +143,14 @@ def _facts(found: Boundary) -> Table:
         f"{found.sample_index:,}, "
         f"{time.strftime('%d %b %Y %H:%M:%S', time.localtime(found.time))}",
     )
-    row("found by", found.detector + (f", signal {found.signal}" if found.signal else ""))
+    signal = f", signal {found.signal}" if found.signal else ""
+    says = f": {SIGNALS[found.signal]}" if found.signal in SIGNALS else ""
+    row("found by", found.detector + signal + says)
     if found.severity is not None:
         row("severity", f"{found.severity:.2f} of 1, by {found.severity_view}")
+    for place, one in enumerate(why.features[:MOST_IN_WORDS]):
+        if one.share >= LEAST_IN_WORDS:
+            row("" if place else "in words", printable(one.in_words))
     if why.samples:
         row("new samples", f"{why.samples:,}, of them {why.examined:,} looked at")
     if why.effect is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from clients.http.answers.building import Label
 from clients.http.notebook import drawings, table
@@ -44,6 +44,16 @@ MOMENTS = ("mean now", "before", "deviation now", "before")
 """Heads of the columns that tell how a feature has changed."""
 
 
+MANY_TIMES: Final = 10.0
+"""Times that a mean is what it was, from which on this says more than by how much it rose."""
+
+HIGHER: Final = 0.5
+"""Deviations by which a mean is called higher or lower."""
+
+WIDER: Final = 1.5
+"""Times that a deviation is what it was, from which on a feature is said to vary more, or less."""
+
+
 @dataclass(frozen=True)
 class FeatureChange:
     """A feature that takes part in a change."""
@@ -80,6 +90,40 @@ class FeatureChange:
         """
         deviations = told_apart(self.deviation_now, self.deviation_before)
         return *told_apart(self.mean, self.before), *deviations
+
+    @property
+    def in_words(self) -> str:
+        """How it has changed, in a sentence without its end.
+
+        Example:
+            >>> FeatureChange(3, 0.8, 61.44, 61.44, "oil", 62.5, 1.5, 0.0).in_words
+            'oil (feature 3) stays at 61.44; before it varied by 1.5'
+            >>> FeatureChange(1, 0.8, 310000.0, 3.1, None, 3.1, 0.2, 20000.0).in_words
+            'feature 1 is 3.1e+05, about 100,000 times what it was (3.1)'
+            >>> FeatureChange(0, 0.8, 12.0, 9.0, None, 9.0, 2.0, 2.1).in_words
+            'feature 0 is higher: 12, before 9'
+            >>> FeatureChange(0, 0.8, 9.1, 9.0, None, 9.0, 2.0, 6.0).in_words
+            'feature 0 varies more: by 6, before by 2'
+            >>> FeatureChange(0, 0.8, 9.1, 8.0, None, 9.0, 2.0, 2.0).in_words
+            'feature 0 is not as the others let one expect'
+        """
+        title, (now, before, spread_now, spread) = self.title, self.moments
+        if self.before is None or not self.deviation_before or self.deviation_now is None:
+            known = self.before is not None
+            return f"{title} is {now}" + (f", before {before}" if known else "")
+        if self.deviation_now == 0:
+            return f"{title} stays at {now}; before it varied by {spread}"
+        if self.before and self.mean / self.before >= MANY_TIMES:
+            times = float(f"{self.mean / self.before:.2g}")
+            return f"{title} is {now}, about {times:,.10g} times what it was ({before})"
+        step = self.mean - self.before
+        if abs(step) >= HIGHER * self.deviation_before:
+            return f"{title} is {'higher' if step > 0 else 'lower'}: {now}, before {before}"
+        wider = self.deviation_now / self.deviation_before
+        if not 1 / WIDER < wider < WIDER:
+            more = "more" if wider > 1 else "less"
+            return f"{title} varies {more}: by {spread_now}, before by {spread}"
+        return f"{title} is not as the others let one expect"
 
 
 @dataclass(frozen=True)

@@ -74,5 +74,19 @@ def test_that_a_sensor_sticks_is_read_off_its_deviation(
 ) -> None:
     stuck = FeatureChange(0, 1.0, 61.37, 61.44, "temperature", 62.5, 1.5, 0.0)
     text = said(monkeypatch, capsys, Explanation(samples=40, examined=40, features=(stuck,)))
-    (row,) = (line.split() for line in text.splitlines() if "temperature" in line)
+    *_, row = (line.split() for line in text.splitlines() if "temperature" in line)
     assert row[-4:] == ["61.37", "62.5", "0", "1.5"]
+
+
+def test_the_features_that_changed_most_are_told_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stuck = FeatureChange(4, 0.7, 61.44, 61.4, "oil_temp", 62.5, 1.5, 0.0)
+    higher = FeatureChange(1, 0.2, 12.0, 9.0, None, 9.0, 2.0, 2.1)
+    little = FeatureChange(0, 0.05, 12.0, 9.0, None, 9.0, 2.0, 2.1)
+    why = Explanation(samples=40, examined=40, features=(stuck, higher, little))
+    text = said(monkeypatch, capsys, why)
+    assert "in words" in text
+    assert "oil_temp (feature 4) stays at 61.44; before it varied by 1.5" in text
+    assert "feature 1 is higher: 12, before 9" in text
+    assert "feature 0 is higher" not in text
