@@ -13,7 +13,7 @@ from core.density.factors import outline, refining
 from core.drift.sequential import cells, counts, dependence, detector, features, online, thinning
 from core.engine import candidates, class_discovery, clusters, inliers, recurrence, step
 from core.experts import features as waves
-from core.experts import neighbours, panel
+from core.experts import neighbours, new_names, panel
 from core.learners.per_class import flush, relabelling, windowed
 from core.learners.per_class.flat import learner as flat
 from core.learners.per_class.flat import stepwise
@@ -128,6 +128,10 @@ def test_numbers_that_pages_have_in_words_are_those_of_the_code() -> None:
     assert (relabelling.MEMORY, relabelling.RENAMED, relabelling.PRIOR_SAMPLES) == (20, 5, 2)
     assert (relabelling.STRAY, relabelling.LEAST_EXPECTED, relabelling.COMING) == (0.5, 2, 0.25)
     assert (calibration.NEWEST, calibration.CURRENT, calibration.MOVED) == (4, 0.5, 0.1)
+    assert (calibration.APART, calibration.NEIGHBOURS, calibration.MOST_APART) == (6, 5, 0.3)
+    assert (new_names.MOST, new_names.ALIKE, new_names.STILL) == (3 / 5, 0.7, 0.85)
+    assert (new_names.SOON, new_names.RARELY, new_names.RARE) == (46, 1 / 3, 1 / 4)
+    assert (new_names.HARDLY, new_names.PER_CLASS) == (1 / 10, 50)
     assert (inliers.REFITTED, inliers.REFITTED_SHARE) == (128, 1 / 20)
     assert class_discovery.MOST_OF_STREAM == 0.3
     assert proposals.MOST_OPEN == 8
