@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from clients.commands.answer_file import output
-from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns
+from clients.commands.options import DecimalSign, DroppedColumns, FeatureColumns, ModelColumn
 from clients.data.encoding import Categories
 from clients.data.formats.numerals import Numerals
 from clients.data.formats.rows import column_names
@@ -32,6 +32,7 @@ def encoding_command(
     id_column: Annotated[
         str | None, typer.Option(help="Ids, which are no feature: as --label-column.")
     ] = None,
+    model_column: ModelColumn = None,
     columns: FeatureColumns = None,
     drop: DroppedColumns = None,
     categories: Annotated[
@@ -56,7 +57,11 @@ def encoding_command(
     `gmr ingest`, `gmr classify` and `gmr outliers` take the file with --encoding, so that every
     later table becomes the same features; programs read it with gmr.TableEncoding. A category
     becomes a column of 0 and 1. Where a number is missing the column's median stands, and a column
-    of 0 and 1 says so. Standard error tells what was found, and what was left out.
+    of 0 and 1 says so. Standard error tells what was found, and what was left out: among others
+    numbers that never fall, in the whole table or, with --model-column, in the rows of any model.
+    Name the features with --columns to keep such a column, as of a table that is sorted by it.
+
+    Example: gmr encoding fleet.csv --model-column machine --out fleet.encoding.json
     """
     apart = [name for name in (label_column, id_column) if name is not None]
     with named_file(file) as path:
@@ -68,6 +73,7 @@ def encoding_command(
             most=most,
             numerals=Numerals(decimal),
             tell_missing=tell_missing,
+            model_column=model_column,
         )
     with output(out) as written:
         written.write(found.encoding.to_json().decode())

@@ -5,19 +5,21 @@ Rules of this module:
 1. The whole table is read, and little of it is held: of each column its first categories, and a
    part of its numbers that is spread evenly.
 2. A column of numbers holds nothing else; any other is one of categories, if there are few. Times,
-   names and free text are left out. So is a column that counts the rows, or holds times as numbers,
-   unless it was chosen: no sample would be like one before.
+   names and free text are left out. So is a column that counts the rows, holds times as numbers, or
+   never falls, unless it was chosen: no sample would be like one before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.counters import Counters, counting
 from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import kind_of
 from clients.data.formats.cells import category_of, numbers_of
@@ -31,12 +33,24 @@ from clients.http.errors import InputError
 
 MOST_CATEGORIES: Final = 50
 
+COUNTER: Final = (
+    "it never falls: a counter, by which each later row is new; send its rise from row to row "
+    "where that tells something"
+)
+"""Why a column is left out that counts."""
+
+_SHOW_COUNTING: Final = 50
+"""Numbers of a column that tell whether it counts."""
+
 _ROWS: Final = 4096
 _NUMBERS: Final = 32_768
 """Numbers of a column that are held, at most twice as many."""
 
-Piece = list[list[object]]
-"""Cells of some rows, column by column."""
+Piece = tuple[list[list[object]], Sequence[object] | None]
+"""Cells of some rows, column by column, and those that name their models where a column does."""
+
+Places = NDArray[np.intp] | slice
+"""Rows of a piece."""
 
 
 class Survey(NamedTuple):
@@ -66,11 +80,21 @@ class _Column:
     categories: dict[str, None] = field(default_factory=dict)  # in the order in which they came
     numbers: list[float] = field(default_factory=list)
     times: Times = field(default_factory=Times)
+    counters: dict[str | None, Counters] = field(default_factory=dict)  # by model
+    counts: bool = True
     _every: int = 1
     _n: int = 0
 
-    def add(self, values: Sequence[object], numerals: Numerals) -> None:
-        """Look at more of its cells."""
+    def add(
+        self, values: Sequence[object], numerals: Numerals, models: Mapping[str | None, Places]
+    ) -> None:
+        """Look at more of its cells.
+
+        Arguments:
+            values: Of consecutive rows.
+            numerals: How numbers are written.
+            models: The rows among these that each has.
+        """
         if len(self.categories) <= self.most:
             for value in dict.fromkeys(values):
                 if (category := category_of(value)) is not None:
@@ -82,12 +106,23 @@ class _Column:
             self.are_numbers, self.numbers = False, []
             return
         self.times.add(numbers)
+        self._count(numbers, models)
         known = numbers[np.isfinite(numbers)]  # what is infinite tells no size, either
         self.n_missing += len(numbers) - len(known)
         self.numbers += known[-self._n % self._every :: self._every].tolist()
         self._n += len(known)
         if len(self.numbers) > 2 * _NUMBERS:
             self.numbers, self._every = self.numbers[::2], 2 * self._every
+
+    def _count(self, numbers: NDArray[np.float64], models: Mapping[str | None, Places]) -> None:
+        """Look whether these numbers, with shape (N,), fall anywhere in a model's rows."""
+        for model, rows in models.items() if self.counts else ():
+            counters = self.counters.setdefault(model, Counters())
+            finite = np.where(np.isfinite(numbers[rows]), numbers[rows], np.nan)
+            counters.add(finite[:, None])
+            if counters.fell.any():
+                self.counts, self.counters = False, {}
+                return
 
     def found(self) -> Numbers | Categories | str:
         """What it is, or why it is left out."""
@@ -96,6 +131,8 @@ class _Column:
                 return "it holds nothing"
             if self.times.found and not self.is_chosen:
                 return "it holds times, as numbers since 1970 that only rise"
+            if counting(self.counters.values(), _SHOW_COUNTING) and not self.is_chosen:
+                return COUNTER
             return Numbers(self.name, float(np.median(self.numbers)), self.n_missing > 0)
         if not self.categories:
             return "it holds nothing"
@@ -113,6 +150,7 @@ def survey(
     most: int = MOST_CATEGORIES,
     numerals: Numerals = POINT,
     tell_missing: bool = True,
+    model_column: str | None = None,
 ) -> Survey:
     """What a table holds.
 
@@ -124,11 +162,13 @@ def survey(
         most: Categories of a column, at most.
         numerals: How numbers are written.
         tell_missing: Whether features of their own say where numbers are missing.
+        model_column: Which names the model of each row, by name or index, and is no feature: a
+            column that falls in no model's rows counts. None: all rows are of one.
 
     Raises:
         InputError: The file cannot be read, names no columns, lacks one, or has no feature.
     """
-    names, left_out, pieces = _open(path, apart, columns, numerals)
+    names, left_out, pieces = _open(path, apart, columns, numerals, model_column)
     if lacking := sorted(set(categories) - set(names)):
         raise InputError(
             f"{path} has no feature {lacking[0]!r} to hold categories. Its features: "
@@ -137,10 +177,11 @@ def survey(
     chosen = columns is not None
     found = [_Column(name, most, name in categories, chosen) for name in names]
     n_rows = 0
-    for piece in pieces:
+    for piece, named in pieces:
         n_rows += len(piece[0]) if piece else 0
+        models = _places(named)
         for column, values in zip(found, piece, strict=True):
-            column.add(values, numerals)
+            column.add(values, numerals, models)
     kept: list[Numbers | Categories] = []
     for column in found:
         what = column.found()
@@ -159,17 +200,29 @@ def survey(
     return Survey(TableEncoding(kept), left_out, n_rows)
 
 
+def _places(models: Sequence[object] | None) -> dict[str | None, Places]:
+    """Which rows each model has."""
+    if models is None:
+        return {None: slice(None)}
+    names = np.array(list(map(str, models)))
+    return {str(name): np.nonzero(names == name)[0] for name in np.unique(names)}
+
+
 def _open(
-    path: Path, apart: Sequence[str], columns: Sequence[str] | None, numerals: Numerals
+    path: Path,
+    apart: Sequence[str],
+    columns: Sequence[str] | None,
+    numerals: Numerals,
+    model: str | None,
 ) -> tuple[list[str], dict[str, str], Iterator[Piece]]:
     """Names of the columns to look at, those left out at once with the reason, and all cells."""
     if not path.is_file():
         raise InputError(f"{path} is no file. Expected a .csv, .tsv, .jsonl or .parquet file.")
     kind = kind_of(path)
     if kind in TABLES:
-        return _open_text(TABLES[kind](path, apart, columns, numerals), columns)
+        return _open_text(TABLES[kind](path, (model, *apart), columns, numerals), columns)
     if kind == "parquet":
-        return _open_parquet(path, apart, columns)
+        return _open_parquet(path, apart, columns, model)
     raise InputError(
         f"{path} is an array ({kind}) and no table: its values are numbers already. Send it as it "
         f"is."
@@ -197,19 +250,23 @@ def _open_text(
     names = [header[i] for i in chosen]
     _check_names(names, path)
 
+    model = table.found[0]
+
     def pieces() -> Iterator[Piece]:
         for _, rows in table.read(_ROWS):
-            yield [[cells[i] for cells in rows] for i in chosen]
+            models = None if model is None else [cells[model] for cells in rows]
+            yield [[cells[i] for cells in rows] for i in chosen], models
 
     return names, left_out, pieces()
 
 
 def _open_parquet(
-    path: Path, apart: Sequence[str], columns: Sequence[str] | None
+    path: Path, apart: Sequence[str], columns: Sequence[str] | None, model: str | None
 ) -> tuple[list[str], dict[str, str], Iterator[Piece]]:
     with open_parquet(path) as table:
         schema = table.schema_arrow
-    taken = {resolve(column, schema.names, path) for column in apart}
+    model = resolve(model, schema.names, path)
+    taken = {model, *(resolve(column, schema.names, path) for column in apart)}
     wanted = [name for name in schema.names if name not in taken]
     if columns is not None:
         chosen = [resolve(column, schema.names, path) for column in columns]
@@ -223,9 +280,12 @@ def _open_parquet(
     names = [name for name in wanted if name not in left_out]
     _check_names(names, path)
 
+    read = names if model is None else [*names, model]
+
     def pieces() -> Iterator[Piece]:
-        for _, batches in read_columns(path, names, _ROWS):
-            yield [[v for one in batches for v in one.column(name).to_pylist()] for name in names]
+        for _, batches in read_columns(path, read, _ROWS):
+            cells = [[v for one in batches for v in one.column(name).to_pylist()] for name in read]
+            yield cells[: len(names)], None if model is None else cells[-1]
 
     return names, left_out, pieces()
 

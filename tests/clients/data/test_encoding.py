@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ from clients.data.encoding import Categories, Numbers, TableEncoding
 from clients.data.files import open_source
 from clients.data.formats.cells import number_of, numbers_of
 from clients.data.formats.numerals import Numerals
-from clients.data.survey import MOST_CATEGORIES, Survey, survey
+from clients.data.survey import COUNTER, MOST_CATEGORIES, Survey, survey
 from clients.http.errors import InputError
 
 ENCODING = TableEncoding(
     [Numbers("amount", 20.0), Categories("shop", ("a", "b")), Numbers("heat", 3.0, True)]
 )
+AMOUNTS = [37 * i % 100 / 4 for i in range(100)]
+HEATS = [None if i % 5 == 0 else 100.0 - i for i in range(100)]
 TABLE = "when,amount,shop,paid,heat,kind\n" + "".join(
-    f"2026-01-01 {i:05},{i / 4},{'abc'[i % 3]},{i % 2 == 0},{'' if i % 5 == 0 else i},{i % 2}\n"
+    f"2026-01-01 {i:05},{AMOUNTS[i]},{'abc'[i % 3]},{i % 2 == 0},{HEATS[i] or ''},{i % 2}\n"
     for i in range(100)
 )
 
@@ -60,10 +63,10 @@ def test_every_cell_is_where_the_names_of_features_say(tmp_path: Path) -> None:
     assert names[1:4] == ("shop=a", "shop=b", "shop=c")
     for i, row in enumerate(features(path, encoding, label_column="kind")):
         cells = dict(zip(names, row, strict=True))
-        assert cells["amount"] == i / 4
+        assert cells["amount"] == AMOUNTS[i]
         assert [cells[f"shop={one}"] for one in "abc"] == [i % 3 == n for n in range(3)]
         assert cells["paid"] == (i % 2 == 0)
-        assert (cells["heat"], cells["heat is missing"]) == ((50, 1) if i % 5 == 0 else (i, 0))
+        assert (cells["heat"], cells["heat is missing"]) == (HEATS[i] or 50, HEATS[i] is None)
 
 
 def test_a_later_table_is_encoded_the_same_whatever_the_order_of_its_columns(
@@ -94,7 +97,7 @@ def test_where_numbers_are_missing_need_not_be_told(tmp_path: Path) -> None:
     assert TableEncoding.of_json(encoding.to_json()).features == encoding.features
     rows = features(path, encoding, label_column="kind")
     heat = encoding.features.index("heat")
-    assert [row[heat] for row in rows[:2]] == [50, 1]
+    assert [row[heat] for row in rows[:2]] == [50, HEATS[1]]
     assert any("which no feature tells" in remark for remark in encoding.remarks)
     shown = CliRunner().invoke(app, ["encoding", str(path), "--drop", "kind", "--no-tell-missing"])
     assert shown.exit_code == 0, shown.output
@@ -184,6 +187,73 @@ def test_times_that_fall_once_in_the_whole_table_are_numbers(tmp_path: Path) -> 
     assert survey(path).encoding.names == ("ts", "x")
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_a_column_that_never_falls_is_left_out_unless_it_is_chosen(
+    tmp_path: Path, kind: str
+) -> None:
+    n = 5000
+    hours = [None if i % 7 == 3 else 10_000 + i // 6 / 4 for i in range(n)]
+    columns = {"x": [i * 37 % 101 for i in range(n)], "hours": hours}
+    path = tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(columns), path)
+    else:
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        lines = [json.dumps(row) for row in rows]
+        if kind == "csv":
+            lines = ["x,hours", *(f"{row['x']},{row['hours'] or ''}" for row in rows)]
+        path.write_text("\n".join(lines))
+    found = survey(path)
+    assert found.left_out == {"hours": COUNTER}
+    assert COUNTER.startswith("it never falls: a counter")
+    assert found.encoding.names == ("x",)
+    assert survey(path, columns=["x", "hours"]).encoding.names == ("x", "hours")
+    told = CliRunner().invoke(app, ["encoding", str(path)]).stderr
+    assert f"  hours: left out, {COUNTER}\n" in told
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [5] * 200,
+        [0] * 100 + [1] * 100,  # a switch that goes on once
+        [i // 20 for i in range(200)],  # a limit that is set anew now and then
+        [*(i / 3 for i in range(199)), 65],  # it falls once, at the end
+        [i / 7 for i in range(49)],  # too few to tell
+        [200 - i for i in range(200)],
+    ],
+)
+def test_other_columns_stay_features(tmp_path: Path, numbers: list[float]) -> None:
+    lines = "".join(f"{i % 7},{number}\n" for i, number in enumerate(numbers))
+    assert survey(written(tmp_path, f"y,x\n{lines}")).encoding.names == ("y", "x")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_that_falls_in_no_models_rows_is_left_out_where_models_are_known(
+    tmp_path: Path, kind: str
+) -> None:
+    n = 9000
+    machines = [f"pump-{i * 31 % 4}" for i in range(n)]
+    hours = [10_000 * (i * 31 % 4) + i / 6 for i in range(n)]
+    once = [*hours[:-1], 0.0]
+    if kind == "csv":
+        rows = zip(machines, hours, once, range(n), strict=True)
+        lines = "".join(f"{a},{b},{c},{i * 37 % 101}\n" for a, b, c, i in rows)
+        path = written(tmp_path, f"machine,hours,once,x\n{lines}")
+    else:
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "a.parquet"
+        x = [i * 37 % 101 for i in range(n)]
+        pq.write_table(pa.table({"machine": machines, "hours": hours, "once": once, "x": x}), path)
+    found = survey(path, model_column="machine")
+    assert found.left_out == {"hours": COUNTER}
+    assert found.encoding.names == ("once", "x")
+    assert survey(path, apart=["machine"]).encoding.names == ("hours", "once", "x")
+    with pytest.raises(InputError, match="no column 'engine'"):
+        survey(path, model_column="engine")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -239,13 +309,12 @@ def test_columns_are_said_once(tmp_path: Path) -> None:
 def test_parquet_holds_the_same(tmp_path: Path) -> None:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     shops = ["abc"[i % 3] for i in range(100)]
-    heat = [None if i % 5 == 0 else float(i) for i in range(100)]
     table = {
         "when": pa.array(range(100), pa.timestamp("s")),
-        "amount": [i / 4 for i in range(100)],
+        "amount": AMOUNTS,
         "shop": pa.array(shops).dictionary_encode(),
         "paid": [i % 2 == 0 for i in range(100)],
-        "heat": heat,
+        "heat": HEATS,
         "kind": [i % 2 for i in range(100)],
     }
     pq.write_table(pa.table(table), tmp_path / "a.parquet", row_group_size=30)
@@ -356,7 +425,7 @@ def test_a_category_is_marked_once_or_counted_as_unknown(
 
 def test_the_median_of_a_long_column_is_one_of_all_its_parts(tmp_path: Path) -> None:
     n = 300_000
-    text = "x,y\n" + "".join(f"{i / n},{i % 3}\n" for i in range(n))
+    text = "x,y\n" + "".join(f"{7 * i % n / n},{i % 3}\n" for i in range(n))
     found: Survey = survey(written(tmp_path, text))
     [x, _] = found.encoding.columns
     assert isinstance(x, Numbers)
