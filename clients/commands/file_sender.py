@@ -11,8 +11,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from clients.counters import counting
 from clients.data.encoding import TableEncoding
-from clients.data.formats.image import ImageForm
+from clients.data.formats.image import ImageForm, ImageSource
 from clients.data.live import LiveInput
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
@@ -43,6 +44,9 @@ from core.counted import counted
 # A full backlog is normal while the model learns, so wait for long; the display says why.
 PATIENCE_S = 600.0
 LEARNING_S = 24 * 3600.0
+
+SHOW_COUNTING = 200
+"""Samples of which a feature that never fell is told."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class FileSender:
         model: Whose rows a file holds, where it is a part of what the person sends; None: it is
             that itself.
         verdicts: Looks what became of what was sent, of all files together.
+        counters: Names of features that were told to never fall, of all files together.
     """
 
     console: Console
@@ -93,6 +98,7 @@ class FileSender:
     rounding: Rounding = field(default_factory=Rounding)
     model: str | None = None
     verdicts: Verdicts = field(default_factory=Verdicts)
+    counters: set[str] = field(default_factory=set)
 
     def check_may_wait(self, client: GMRClient) -> None:
         """Fail where --wait was asked for with a key that may not know when all is learned."""
@@ -169,7 +175,10 @@ class FileSender:
                 try:
                     with closing(open_sender(url, policy)) as sender:
                         named = NamesAfterFirst(display, client, matched.missing)
+                        listener: ProgressListener
                         listener = _WithRounding(named, self, name)
+                        if live is not None:  # which may have no end
+                            listener = _WithCounters(listener, self, job, name)
                         totals = send(
                             sender, job, resume, progress, rate=self.rate, listener=listener
                         )
@@ -208,6 +217,7 @@ class FileSender:
                     console.print(f"{counted(skipped, 'row')} could not be used, left out.")
                 for remark in () if encoding is None else encoding.remarks:
                     console.print(remark, highlight=False, markup=False)
+                self.tell_counters(job, name)
                 prefix = f"{progress.name or job.name}-{progress.run}-"
                 self.verdicts.check(client, prefix, "samples", console)
 
@@ -251,6 +261,39 @@ class FileSender:
         if (news := self.rounding.news(name)) is not None:
             self.console.print(f"Warning: {news}", highlight=False, markup=False, soft_wrap=True)
 
+    def tell_counters(self, job: Job, name: str) -> None:
+        """Tell once which features of a table never fell in what was sent of it.
+
+        Arguments:
+            job: Which was sent, or is being sent.
+            name: What the file is called to the person who sends it.
+        """
+        if isinstance(job.source, ImageSource):
+            return
+        places = counting([job.counters], SHOW_COUNTING)
+        called = dict(enumerate(job.source.feature_names or ()))
+        columns = [str(called.get(place, place)) for place in places]
+        columns = [column for column in columns if column not in self.counters]
+        if not columns:
+            return
+        self.counters.update(columns)
+        several, n = len(columns) > 1, int(job.counters.n[list(places)].max())
+        them, dropped = "them" if several else "it", ",".join(columns)
+        how = ""  # of an array
+        if self.options.encoding is not None:
+            how = f" (gmr encoding --drop {dropped})"
+        elif called:
+            how = f" (--drop {dropped})"
+        self.console.print(
+            f"Warning: {'Columns' if several else 'Column'} {' and '.join(columns)} of {name} "
+            f"never fell over {counted(n, 'sample')}. A counter or a clock is no feature: each "
+            f"later sample is new by {them}, so that changes may not be found, and p-values "
+            f"mislead. Begin anew without {them}{how}, or with the rise from row to row instead.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
     def _after_sent_part(
         self,
         client: GMRClient,
@@ -292,6 +335,21 @@ class _WithRounding:
         """A batch was acknowledged."""
         self.listener.sent(totals)
         self.files.tell_rounding(self.name)
+
+
+@dataclass(frozen=True)
+class _WithCounters:
+    """Tells of features that never fell as soon as enough samples show it."""
+
+    listener: ProgressListener
+    files: FileSender
+    job: Job
+    name: str
+
+    def sent(self, totals: Totals) -> None:
+        """A batch was acknowledged."""
+        self.listener.sent(totals)
+        self.files.tell_counters(self.job, self.name)
 
 
 def say_error(console: Console, error: Exception) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from clients.counters import Counters
 from clients.data.encoding import TableEncoding
 from clients.data.files import Labels, Rows, Source
 from clients.data.formats.ids import check_unique, sent_ids
@@ -48,6 +49,7 @@ class Job:
         with_labels: Send the labels that the file has.
         text_ids: Send ids as text, those that are numbers, too.
         live: Where samples come from as they come; None for a file.
+        counters: Looks at features of tables that are sent, of one pass.
     """
 
     source: Source
@@ -59,6 +61,7 @@ class Job:
     with_labels: bool = True
     text_ids: bool = False
     live: LiveInput | None = None
+    counters: Counters = field(default_factory=Counters)
 
     @classmethod
     def of(
@@ -156,6 +159,8 @@ class Job:
             start = after.row if epoch == after.epoch else 0
             for rows in self._rows(start, (*after.cuts, None)):
                 digest = self._digest(digest, rows)
+                if epoch == after.epoch and rows.features.ndim == 2:
+                    self.counters.add(rows.features)
                 name = after.name or self.name
                 batch_id = f"{name}-{after.run}-{epoch}-{rows.start}-{digest}"
                 try:

@@ -931,6 +931,86 @@ def test_ingest_names_columns_that_float32_is_too_coarse_for_once(
     assert "Warning" not in gmr.run("ingest", "-", "--by-place", given=usual).stderr
 
 
+def counting_table(folder: Path, ending: str, n: int = 300) -> Path:
+    """A table of a load, hours of operation that now and then stand still, and a switch."""
+    load = np.random.default_rng(0).normal(size=n)
+    hours, switch = 10_000 + np.arange(n) // 2 / 3, np.arange(n) // 150
+    columns: dict[str, Any] = {"load": load, "hours": hours, "on": switch}
+    path = folder / f"a.{ending}"
+    rows = np.stack([load, hours, switch], axis=1).tolist()
+    if ending == "npz":
+        np.savez(path, x=np.array(rows))
+    elif ending == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(columns), path)
+    elif ending == "jsonl":
+        lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+        path.write_text("\n".join(lines))
+    else:
+        path.write_text("\n".join(["load,hours,on", *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "npz"])
+def test_ingest_names_columns_that_never_fall_once(
+    service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    service.put(f"/models/counter-{ending}").raise_for_status()
+    gmr = Gmr(f"{str(service.base_url).rstrip('/')}/models/counter-{ending}")
+    path = counting_table(tmp_path, ending)
+    said = gmr.run("ingest", path, "--epochs", 2).stderr
+    [told] = [line for line in said.splitlines() if "Warning" in line]
+    name, how = ("1", "") if ending == "npz" else ("hours", " (--drop hours)")
+    assert told == (
+        f"Warning: Column {name} of {path} never fell over 300 samples. A counter or a clock is no "
+        f"feature: each later sample is new by it, so that changes may not be found, and p-values "
+        f"mislead. Begin anew without it{how}, or with the rise from row to row instead."
+    )
+
+
+def test_ingest_names_columns_that_never_fall_also_of_what_comes_and_of_an_encoding(
+    service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    service.put("/models/counted").raise_for_status()
+    gmr = Gmr(f"{str(service.base_url).rstrip('/')}/models/counted")
+    path, encoding = counting_table(tmp_path, "csv"), tmp_path / "e.json"
+    assert "Warning: Column hours of standard input never fell" in (
+        gmr.run("ingest", "-", given=path.read_bytes()).stderr
+    )
+    lines = path.read_bytes() + b"\n"
+    with started(gmr, "ingest", "-", "--live", "--every", 0.05, "--by-place") as running:
+        assert running.stdin is not None
+        assert running.stderr is not None
+        running.stdin.write(lines)
+        running.stdin.flush()  # and it stays open
+        while b"never fell" not in (line := running.stderr.readline()):
+            assert line
+        assert b"Column hours of standard input never fell over " in line
+        running.communicate()
+    columns = "load,hours,on"
+    gmr.run("encoding", path, "--columns", columns, "--out", encoding, url=False)
+    said = gmr.run("ingest", path, "--encoding", encoding, "--again").stderr
+    assert "Begin anew without it (gmr encoding --drop hours)" in said
+    short = b"\n".join(lines.splitlines()[:200])
+    assert "Warning" not in gmr.run("ingest", "-", given=short).stderr  # 199 samples
+
+
+def test_ingest_names_a_column_that_never_falls_in_the_rows_of_a_model_once(
+    service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    gmr = Gmr(str(service.base_url).rstrip("/"))
+    x = np.random.default_rng(0).normal(size=600).round(3)
+    rows = [f"fleet-{i % 2},{10_000 * (i % 2) + i / 6},{load}" for i, load in enumerate(x)]
+    path = tmp_path / "fleet.csv"
+    path.write_text("\n".join(["machine,hours,load", *rows]))
+    said = gmr.run("ingest", path, "--model-column", "machine", "--make-models").stderr
+    [told] = [line for line in said.splitlines() if "Warning" in line]
+    assert f"Column hours of fleet-0 of {path} never fell over 300 samples" in told
+
+
 def test_a_bad_row_tells_how_much_was_accepted_before_it(
     gmr: Gmr, service: httpx2.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
