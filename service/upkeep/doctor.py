@@ -22,6 +22,7 @@ import redis
 from redis.exceptions import RedisClusterException
 
 from core.counted import counted
+from core.drift.detector import UnarmedReason
 from core.engine.checkpoint import load
 from core.errors import InvalidCheckpoint, InvalidSettings, OtherRelease
 from service.archive.parts import ARCHIVE, parts_in, timeline
@@ -146,7 +147,7 @@ def _look_at_checkpoints(data_dir: Path, name: str, report: Report) -> ModelFact
     for one in kept:
         try:
             state, config, note = load(one.path.read_bytes())
-            facts.read(state.model.version, config, note)
+            facts.read(state, config, note)
         except FileNotFoundError:
             continue  # a trainer at work has let it go meanwhile
         except (InvalidCheckpoint, KeyError, ValueError, OSError) as error:
@@ -336,6 +337,7 @@ def _look_at_stream(
             since = _look_at_checkpoints(settings.data_dir, facts.name, Report())
         facts.version, facts.last_entry_id = since.version, since.last_entry_id
         facts.entries_applied = since.entries_applied
+        facts.sub_task_samples, facts.warm_up = since.sub_task_samples, since.warm_up
     facts.dead_letters = int(_got(client.xlen(keys.dead_letters)))
     top = "0-0"
     if n_entries or client.exists(keys.input):
@@ -372,12 +374,31 @@ def _look_at_stream(
             f"the trainer reported last: {status['archive_error']}",
             "Put the disk right. The archive goes on with the next entry, after a gap.",
         )
+    if facts.waits_long:
+        _look_at_arming(status, facts, report)
     if facts.dead_letters:
         report.add(
             subject_of(facts.name, "dead letters"),
             f"batches that were accepted and could not be used: {facts.dead_letters}",
             "See `gmr deadletters`: put right what can be, drop the rest.",
         )
+
+
+def _look_at_arming(status: dict[str, Any], facts: ModelFacts, report: Report) -> None:
+    """Look whether the detector still waits, by what the trainer reported last."""
+    if (
+        status.get("unarmed_reason") != UnarmedReason.DEPENDENCE
+        or status.get("armed_in") is not None
+    ):
+        return
+    report.add(
+        subject_of(facts.name, "detector"),
+        f"it is not armed, so that no change is found, though the sub-task has had "
+        f"{counted(facts.sub_task_samples or 0, 'sample')} and the warm-up is {facts.warm_up}: "
+        f"samples depend on each other",
+        "Look for a counter, a clock or a slow wave among the features (docs/howto/sensors.md), "
+        "and begin anew without it. Where all of them change slowly, send every tenth sample.",
+    )
 
 
 def _look_at_states(client: SyncClient, keys: Keys, report: Report) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from core.config import EngineConfig
 from core.counted import counted
+from core.engine.state import EngineState
 from core.errors import OtherRelease
 from service.store.kept import Kept
 from service.trainer.provenance import WRITTEN_BY, code, code_of, writer_of
+
+LONG: Final = 2
+"""Warm-ups after which a detector that may not speak yet wants attention."""
 
 
 def advice_on(error: Exception, elsewhere: str) -> str:
@@ -68,6 +72,8 @@ class ModelFacts:
         accepted: Entries accepted in all, ever.
         removed: Those of them that are no longer in the stream.
         dead_letters: Kept.
+        sub_task_samples: Of the current sub-task, as that checkpoint has it.
+        warm_up: Samples of a sub-task before the detector may speak (`GMR_WARM_UP`).
     """
 
     name: str = ""
@@ -82,8 +88,10 @@ class ModelFacts:
     accepted: int | None = None
     removed: int | None = None
     dead_letters: int | None = None
+    sub_task_samples: int | None = None
+    warm_up: int | None = None
 
-    def read(self, version: int, config: EngineConfig, metadata: Mapping[str, str]) -> None:
+    def read(self, state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> None:
         """Take note of a checkpoint that can be read; the first of them is the newest.
 
         Raises:
@@ -92,7 +100,9 @@ class ModelFacts:
         last, applied = metadata["last_entry_id"], int(metadata["entries_applied"])
         self.checkpoints += 1
         if self.checkpoints == 1:
-            self.version, self.last_entry_id, self.entries_applied = version, last, applied
+            self.version, self.last_entry_id = state.model.version, last
+            self.entries_applied, self.warm_up = applied, config.warm_up
+            self.sub_task_samples = state.stream.samples - state.sub_task.first_sample
             self.written_by = metadata.get(WRITTEN_BY, "")
             self.by_this_code = code_of(self.written_by) == code(config)
 
@@ -106,6 +116,13 @@ class ModelFacts:
             by = "an earlier release, which did not say what it was"
         held = counted(self.entries_applied, "entry", "entries")
         return f"the newest is version {self.version}, holds {held} and was written by {by}"
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether the sub-task has had far more samples than a detector waits for by itself."""
+        if self.sub_task_samples is None or self.warm_up is None:
+            return False
+        return self.sub_task_samples > LONG * self.warm_up
 
     @property
     def beyond(self) -> int | None:

@@ -40,7 +40,7 @@ def look_at_store(
         for one in others if named is None else named:
             try:
                 state, config, metadata = load(one.read())
-                facts.read(state.model.version, config, metadata)
+                facts.read(state, config, metadata)
             except (InvalidCheckpoint, KeyError, ValueError) as error:
                 if named is not None and not _points_to(client, keys, one):
                     continue  # let go of by a trainer at work, since the pointer was read

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
@@ -76,7 +77,7 @@ def on_redis(data_dir: Path, **given: Any) -> Iterator[Settings]:
             data_dir=data_dir,
             device="cpu",
             n_components=4,
-            warm_up=100,
+            warm_up=given.pop("warm_up", 100),
             settle_after_s=3600,
             publish_interval_s=0.02,
             checkpoint_interval_s=0.05,
@@ -329,6 +330,35 @@ def test_of_a_running_service_the_lease_and_the_heartbeat_are_told(
         letters = gmr("doctor", "--data-dir", data_dir)
         assert "LOOK  dead letters: batches that were accepted and could" in letters.output
         server.stop()
+
+
+@pytest.mark.parametrize(("counts", "n"), [(True, 25), (False, 25), (True, 18)])
+def test_a_detector_that_waits_for_long_since_samples_depend_on_each_other_wants_attention(
+    gmr: Callable[..., Any], tmp_path: Path, counts: bool, n: int
+) -> None:
+    x = np.random.default_rng(0).normal(size=(100 * n, 6)).astype(np.float32)
+    if counts:
+        x[:, 5] = 10_000 + np.arange(100 * n) / 6
+    data_dir = tmp_path / "data"
+    with on_redis(data_dir, warm_up=1000) as settings, training(settings):
+        send(settings, *(RawBatch.of(piece) for piece in np.split(x, n)))
+        wait_for_backlog(settings)
+    result = gmr("doctor", "--data-dir", data_dir, "--json")
+    report = json.loads(result.output)
+    [model] = report["models"]
+    assert (model["sub_task_samples"], model["warm_up"]) == (100 * n, 1000)
+    found = [one for one in report["findings"] if one["subject"] == "detector"]
+    if not counts or n == 18:  # which is less than two warm-ups
+        assert (result.exit_code, report["well"], found) == (0, True, [])
+        return
+    assert (result.exit_code, report["well"]) == (1, False)
+    [detector] = found
+    assert detector["found"] == (
+        "it is not armed, so that no change is found, though the sub-task has had 2,500 samples "
+        "and the warm-up is 1000: samples depend on each other"
+    )
+    assert "Look for a counter, a clock or a slow wave" in detector["advice"]
+    assert not detector["blocks"]
 
 
 # gmr backup, gmr restore --------------------------------------------------------------------
