@@ -148,6 +148,10 @@ class MetricDefinitions:
             "drift_threshold", "Value at which the detector reports a boundary.", ["detector"]
         )
         self.drift_armed = gauge("drift_armed", "1 where the detector may report a boundary.")
+        self.drift_dependence = gauge(
+            "drift_dependence",
+            "1 where the detector waits behind its warm-up, since samples depend on each other.",
+        )
         self.prequential_accuracy = gauge(
             "prequential_accuracy",
             "Running accuracy on labelled samples before they are learned, 0 to 1; NaN if unknown.",

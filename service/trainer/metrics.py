@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from prometheus_client import Gauge
 
+from core.drift.detector import Arming, UnarmedReason
 from core.engine.state import EngineState, Mode
 from core.events import (
     BatchLearned,
@@ -318,6 +319,11 @@ class TrainerMetrics(MetricDefinitions):
         """Show what becomes of batches that come."""
         for one in Mode:
             self.mode.labels(one.value).set(one is mode)
+
+    def show_arming(self, arming: Arming) -> None:
+        """Show whether the detector waits, for how long nobody knows, for what is worth more."""
+        waits = arming == Arming.unknown(UnarmedReason.DEPENDENCE)
+        self.drift_dependence.set(waits)
 
     def show_archive(self, error: str | None) -> None:
         """Show whether the archive has a gap: None where it goes on, or there is none."""

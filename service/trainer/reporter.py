@@ -203,6 +203,7 @@ class Reporter:
         if state.model.learner is not None:
             components = self._engine.learner.n_components(state.model.learner)
         self._metrics.show_state(state, components)
+        self._metrics.show_arming(self._engine.arming(state))
         classes = state.sub_task.class_shares.told(
             self._engine.naming.labels(state), self._settings.class_series
         )

@@ -17,6 +17,7 @@ from tests.service.api.stack import (
     redis_server,
     serving,
     training,
+    wait_until,
 )
 
 N, CHANGE = 4000, 2500
@@ -54,6 +55,8 @@ def test_the_change_of_a_pump_is_found_without_its_hours_of_operation(
         with training(settings), serving(settings) as service:
             drift, starts = sent(service, "without", path, "--encoding", encoding)
             assert (drift["armed"], starts) == (True, [pytest.approx(CHANGE, abs=5)])
-            # So it is for good with them.
+            assert "\ngmr_drift_dependence 0.0\n" in service.get("/models/without/metrics").text
             drift, starts = sent(service, "kept", path)
             assert (drift["unarmed_reason"], drift["armed_in"], starts) == ("dependence", None, [])
+            with of_model(service, "kept") as model:
+                wait_until(lambda: "\ngmr_drift_dependence 1.0\n" in model.get("/metrics").text)

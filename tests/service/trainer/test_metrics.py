@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.drift.detector import Arming, UnarmedReason
 from core.events import (
     BatchLearned,
     BatchSetAside,
@@ -294,6 +295,19 @@ def test_the_run_time_that_is_kept_is_shown_beside_the_one_asked_for() -> None:
         for name, wanted in (("", achieved), ("_low", low), ("_high", high)):
             shown = values[f"gmr_drift_ert_achieved{name}_samples"]
             assert math.isnan(shown) if wanted is None else shown == wanted
+
+
+def test_a_detector_that_waits_behind_its_warm_up_is_shown() -> None:
+    metrics = TrainerMetrics()
+    for arming, shown in (
+        (Arming.after(100), 0),
+        (Arming(100, UnarmedReason.DEPENDENCE), 0),  # in the warm-up
+        (Arming.unknown(UnarmedReason.DEPENDENCE), 1),
+        (Arming.unknown(UnarmedReason.NO_DETECTOR), 0),
+        (Arming.after(0), 0),
+    ):
+        metrics.show_arming(arming)
+        assert read(metrics.text())["gmr_drift_dependence"] == shown
 
 
 def test_samples_that_are_held_back_count_as_learned_when_they_are() -> None:
