@@ -287,8 +287,8 @@ class FileSender:
         self.console.print(
             f"Warning: {'Columns' if several else 'Column'} {' and '.join(columns)} of {name} "
             f"never fell over {counted(n, 'sample')}. A counter or a clock is no feature: each "
-            f"later sample is new by {them}, so that changes may not be found, and p-values "
-            f"mislead. Begin anew without {them}{how}, or with the rise from row to row instead.",
+            f"later sample is new by {them}, so that changes are missed, or found where there is "
+            f"none. Begin anew without {them}{how}, or with the rise from row to row instead.",
             highlight=False,
             markup=False,
             soft_wrap=True,

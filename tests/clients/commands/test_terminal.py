@@ -964,8 +964,8 @@ def test_ingest_names_columns_that_never_fall_once(
     name, how = ("1", "") if ending == "npz" else ("hours", " (--drop hours)")
     assert told == (
         f"Warning: Column {name} of {path} never fell over 300 samples. A counter or a clock is no "
-        f"feature: each later sample is new by it, so that changes may not be found, and p-values "
-        f"mislead. Begin anew without it{how}, or with the rise from row to row instead."
+        f"feature: each later sample is new by it, so that changes are missed, or found where "
+        f"there is none. Begin anew without it{how}, or with the rise from row to row instead."
     )
 
 
