@@ -1006,6 +1006,9 @@ def test_ingest_names_a_column_that_never_falls_in_the_rows_of_a_model_once(
     rows = [f"fleet-{i % 2},{10_000 * (i % 2) + i / 6},{load}" for i, load in enumerate(x)]
     path = tmp_path / "fleet.csv"
     path.write_text("\n".join(["machine,hours,load", *rows]))
+    encoded = gmr.run("encoding", path, "--model-column", "machine", url=False).stderr
+    assert "600 rows, 1 feature:" in encoded
+    assert "hours: left out, it never falls" in encoded
     said = gmr.run("ingest", path, "--model-column", "machine", "--make-models").stderr
     [told] = [line for line in said.splitlines() if "Warning" in line]
     assert f"Column hours of fleet-0 of {path} never fell over 300 samples" in told
