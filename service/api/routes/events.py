@@ -143,7 +143,7 @@ async def _told(
     missed = await _missed(parts, after)
     if missed is not None:
         yield missed
-    told_at = time.monotonic()
+    told_at, passed = time.monotonic(), ""
     async for records in parts.feed.follow(after, KEEP_ALIVE_S):
         if await request.is_disconnected():
             return
@@ -152,15 +152,15 @@ async def _told(
             named = await FeatureNames(parts.stream).in_records([one.data for one in asked])
             lines = [_format(one.id, data) for one, data in zip(asked, named, strict=True)]
             yield b"".join(lines)
-        elif not records:
-            yield KEEP_ALIVE
-        elif time.monotonic() - told_at < KEEP_ALIVE_S:
+        elif records and time.monotonic() - told_at < KEEP_ALIVE_S:
+            passed = records[-1].id
             continue
         else:
-            # Events of other kinds keep coming: proxies would take the silence for an end, and who
-            # comes back would be told of a gap where nothing that was asked for is missing.
-            yield b"%bid: %b\n\n" % (KEEP_ALIVE, records[-1].id.encode())
-        told_at = time.monotonic()
+            # Events of other kinds may keep coming: proxies would take the silence for an end, and
+            # who comes back would be told of a gap where nothing that was asked for is missing.
+            passed = records[-1].id if records else passed
+            yield b"%bid: %b\n\n" % (KEEP_ALIVE, passed.encode()) if passed else KEEP_ALIVE
+        told_at, passed = time.monotonic(), ""
 
 
 async def _missed(parts: Parts, after: str) -> bytes | None:

@@ -190,13 +190,15 @@ def test_silence_is_filled_with_comments(
         assert [listener.block() for _ in range(2)] == [{"": "still here"}] * 2
 
 
+@pytest.mark.parametrize("keep_alive_s", [0.05, 3.0])
 def test_events_of_other_kinds_are_no_silence(
-    live: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    live: httpx2.Client, monkeypatch: pytest.MonkeyPatch, keep_alive_s: float
 ) -> None:
-    monkeypatch.setattr("service.api.routes.events.KEEP_ALIVE_S", 0.05)
+    """Whether they come one after the other, or all of them before it is time for a comment."""
+    monkeypatch.setattr("service.api.routes.events.KEEP_ALIVE_S", keep_alive_s)
     with listening(live, "?kinds=boundary") as listener:
         teach(live)
-        blocks = (listener.block() for _ in range(int(LONGEST_S / 0.05)))
+        blocks = (listener.block() for _ in range(int(LONGEST_S / keep_alive_s)))
         ids = (block["id"] for block in blocks if "id" in block)
         # Who comes back goes on after what was not asked for.
         assert any(position(id) > position(listener.start) for id in ids)

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from service.broker.connection import StreamUnavailable, connect
 from service.broker.dead_letters import DeadLetters
 from service.broker.fenced import LeaseLost
 from service.broker.keys import Keys
+from service.broker.records import Record
 from service.broker.snapshots import SnapshotFiles
 from service.settings import Settings
 from service.supervisor.embedded import EmbeddedRedis
@@ -52,7 +53,14 @@ ROOT = Path(__file__).parents[3]
 
 
 def events(settings: Settings) -> list[dict[str, Any]]:
-    records = ask(settings, lambda stream: stream.reports.events("0", count=10_000, block_ms=1))
+    """All of them; a Redis that is slow to answer is asked again."""
+
+    def answered() -> tuple[list[Record]] | None:
+        with suppress(StreamUnavailable):
+            return (ask(settings, lambda one: one.reports.events("0", count=10_000, block_ms=1)),)
+        return None
+
+    (records,) = wait_until(answered)
     return [record.data for record in records]
 
 
