@@ -302,8 +302,9 @@ def _followed(rows: Tensor, by_before: Rescored, by_now: Rescored) -> Tensor:
     usual = torch.maximum(_half_width(change), MOVED * spread)
     far = ((change - change.quantile(0.5, 0)).abs() > APART * usual).any(1)
     scale = torch.where(spread > 0, spread, 1.0)
-    near = torch.cdist(rows / scale, before / scale).topk(NEIGHBOURS, largest=False).indices
-    apart = 2 * far[near].sum(1) > NEIGHBOURS
+    neighbours = min(NEIGHBOURS, len(before))
+    near = torch.cdist(rows / scale, before / scale).topk(neighbours, largest=False).indices
+    apart = 2 * far[near].sum(1) > neighbours
     others = by_before.only(~far[: len(by_before)]), by_now.only(~far[len(by_before) :])
     share = float(far.double().mean())
     if share > MOST_APART or float(apart.double().mean()) > 2 * share:

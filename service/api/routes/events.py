@@ -143,7 +143,7 @@ async def _told(
     missed = await _missed(parts, after)
     if missed is not None:
         yield missed
-    told_at, passed = time.monotonic(), ""
+    told_at, newest = time.monotonic(), ""
     async for records in parts.feed.follow(after, KEEP_ALIVE_S):
         if await request.is_disconnected():
             return
@@ -153,14 +153,14 @@ async def _told(
             lines = [_format(one.id, data) for one, data in zip(asked, named, strict=True)]
             yield b"".join(lines)
         elif records and time.monotonic() - told_at < KEEP_ALIVE_S:
-            passed = records[-1].id
+            newest = records[-1].id
             continue
         else:
             # Events of other kinds may keep coming: proxies would take the silence for an end, and
             # who comes back would be told of a gap where nothing that was asked for is missing.
-            passed = records[-1].id if records else passed
-            yield b"%bid: %b\n\n" % (KEEP_ALIVE, passed.encode()) if passed else KEEP_ALIVE
-        told_at, passed = time.monotonic(), ""
+            newest = records[-1].id if records else newest
+            yield b"%bid: %b\n\n" % (KEEP_ALIVE, newest.encode()) if newest else KEEP_ALIVE
+        told_at, newest = time.monotonic(), ""
 
 
 async def _missed(parts: Parts, after: str) -> bytes | None:

@@ -121,6 +121,8 @@ def test_as_many_clusters_as_there_are_not_are_refused(size: int) -> None:
         ("taken_for", torch.tensor([-2, 0]), "new names name what there is not"),
         ("share", torch.zeros(1, dtype=torch.float64), "new names have a wrong shape"),
         ("came", torch.zeros(2, 2, dtype=torch.float64), "new names have a wrong shape"),
+        ("heard", torch.zeros(1, dtype=torch.float64), "how classes were called have a wrong"),
+        ("own", torch.zeros(2, 2, dtype=torch.float64), "how classes were called have a wrong"),
     ],
 )
 def test_new_names_that_loops_could_not_count_are_refused(

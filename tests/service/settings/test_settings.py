@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from core.config import EngineConfig
+from core.engine.asked_settings import ADJUSTABLE, NUMBERS
 from core.errors import InvalidSettings
 from service.settings import CLIENT_VARIABLES, Settings, mask_url
 from service.settings.reading import EXPECTED
@@ -354,3 +356,10 @@ def test_a_named_model_has_its_checkpoints_in_the_same_store() -> None:
     assert settings.for_model("pump-7", {}).checkpoints == "s3://bucket/models"
     assert settings.checkpoints_in_store
     assert not Settings.load().checkpoints_in_store
+
+
+@pytest.mark.parametrize("name", ADJUSTABLE)
+def test_what_can_be_asked_for_of_a_model_may_be_set_from_the_first(name: str) -> None:
+    value = 0.5 if name in NUMBERS else 33
+    made = Settings(**{name: value}).engine_config()  # type: ignore[arg-type]
+    assert getattr(made, name) == value != getattr(EngineConfig(), name)
