@@ -112,6 +112,15 @@ class InvalidLabels(InvalidBatch):
             limit=limit,
         )
 
+    @classmethod
+    def merged_into_itself(cls, label: object) -> InvalidLabels:
+        """The error for two classes that are the same one."""
+        return cls(
+            f"The class {label!r} was to become part of itself. Expected the labels of two "
+            f"classes. Name another.",
+            label=label,
+        )
+
 
 class InvalidRequest(GMRError):
     """The question cannot be answered as it was put."""
@@ -121,7 +130,7 @@ class UnknownClass(InvalidRequest):
     """A class was named that the model has never seen."""
 
     @classmethod
-    def among(cls, unknown: list[object], known: list[object]) -> UnknownClass:
+    def among(cls, unknown: Sequence[object], known: Sequence[object]) -> UnknownClass:
         """The error that lists the classes that are known."""
         return cls(
             f"The model has never seen the class {unknown[0]!r}. Known classes: "
@@ -138,8 +147,8 @@ class ClassExists(InvalidRequest):
     def of(cls, label: object) -> ClassExists:
         """The error that names it."""
         return cls(
-            f"There is a class {label!r} already, and two classes cannot become one. Expected a "
-            f"name that no class has. Choose another.",
+            f"There is a class {label!r} already; expected a name that no class has. Choose "
+            f"another, or ask that the two become one (POST /model/merge-classes, gmr merge).",
             label=label,
         )
 

@@ -179,6 +179,20 @@ class ClassRenamed(Event):
 
 
 @dataclass(frozen=True)
+class ClassesMerged(Event):
+    """Somebody asked that two classes become one."""
+
+    kind: ClassVar[str] = "classes_merged"
+
+    label: int | str  # of both, from now on
+    label_before: int | str  # of the one that is no more
+    by: str | None  # who asked, as far as that is known
+    reason: str | None  # as it was given
+    sub_task: int
+    model_version: int
+
+
+@dataclass(frozen=True)
 class RunTimeChanged(Event):
     """Another run time between false alarms is asked for."""
 

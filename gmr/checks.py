@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Batch
+from core.class_merge import ClassMerge
 from core.config import EngineConfig
 from core.density.density import Density
 from core.drift.detector import Detector, Level, Observation, Verdict
@@ -166,6 +167,8 @@ def check_learner(make: Callable[[EngineConfig], Learner[Any]]) -> None:
             state = learner.settle(state, generator)
             assert learner.waiting(state) < waiting, "settle() leaves as many samples waiting"
         _check_answers(learner, state, x, n_classes)
+    merged = learner.with_merged_classes(state, ClassMerge(gone=0, into=1), generator)
+    _check_answers(learner, merged, x, n_classes - 1)
     model = learner.model(state)
     assert model is not None, "nothing is served after all that was learned"
     check_density(model.density)

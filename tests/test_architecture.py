@@ -76,6 +76,7 @@ VOCABULARY = {
     f"core.{name}"
     for name in (
         "batch",
+        "class_merge",
         "config",
         "counted",
         "errors",

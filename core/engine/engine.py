@@ -40,6 +40,7 @@ from core.engine.judge import Judge
 from core.engine.judgement import BatchPosition
 from core.engine.learners import make_learner
 from core.engine.learning import Learning
+from core.engine.merging import with_classes_merged
 from core.engine.modes import Modes
 from core.engine.naming import Naming
 from core.engine.places import placed
@@ -66,6 +67,7 @@ from core.errors import (
 )
 from core.events import (
     BoundaryDetected,
+    ClassesMerged,
     ClassRenamed,
     Event,
     ModelRestored,
@@ -305,6 +307,56 @@ class Engine:
         return state, [
             ClassRenamed(
                 label=to,
+                label_before=label,
+                by=by,
+                reason=reason,
+                sub_task=state.sub_task.number,
+                model_version=state.model.version,
+            )
+        ]
+
+    def merge_classes(
+        self,
+        state: EngineState,
+        label: Label,
+        into: Label,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> tuple[EngineState, list[Event]]:
+        """Make two classes one from now on: see `core.engine.merging`.
+
+        Samples that come later with the old label begin another class. A rollback to a version of
+        before brings both back.
+
+        Arguments:
+            label: Of the class that becomes part of the other.
+            into: Label of the other.
+            by: Who asks.
+            reason: Why.
+
+        Raises:
+            UnknownClass: No class goes by one of these labels.
+            InvalidLabels: They are the same, or one is no integer and no string.
+            ModelAtRest: Nothing is learned at the moment. The state given in is unchanged.
+        """
+        label, into, known = plain_label(label), plain_label(into), self.naming.labels(state)
+        names = set(map(distinct, known))
+        missing = [one for one in (label, into) if distinct(one) not in names]
+        if missing:
+            raise UnknownClass.among(missing, list(known))
+        if distinct(label) == distinct(into):
+            raise InvalidLabels.merged_into_itself(label)
+        self._check_learns(state, "classes cannot become one")
+        before = state
+        state = self.watched_anew(with_classes_merged(state, self.learner, label, into))
+        if state.model.version:
+            state = state.changed()
+            generator = torch.Generator()
+            generator.set_state(state.model.random)
+            state = state.with_model(calibration=self.inliers.refitted(before, state, generator))
+        return state, [
+            ClassesMerged(
+                label=into,
                 label_before=label,
                 by=by,
                 reason=reason,

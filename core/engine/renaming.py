@@ -1,8 +1,8 @@
 """A class that is called otherwise from now on.
 
 All that was learned counts classes by their codes, so that a class goes by another name where
-labels themselves are kept: by the model, by the experts, and by samples and labels that wait. A
-name that another class has is refused: two classes never become one.
+labels themselves are kept: by the model, by the experts, and by samples and labels that wait. Two
+classes that become one are another matter: `core.engine.merging`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,23 @@ def with_class_renamed(state: EngineState, label: Label, to: Label) -> EngineSta
     def all_of(labels: Iterable[Label]) -> tuple[Label, ...]:
         return tuple(map(one, labels))
 
-    panel, pending, proposals = state.model.panel, state.pending, state.pending.proposals
+    panel = state.model.panel
+    state = state.with_model(
+        classes=all_of(state.model.classes),
+        panel=None if panel is None else replace(panel, labels=all_of(panel.labels)),
+    )
+    return with_waiting_renamed(state, one)
+
+
+def with_waiting_renamed(state: EngineState, one: Callable[[Label], Label]) -> EngineState:
+    """The same state, in which samples and labels that wait go by other names.
+
+    Arguments:
+        one: From each name to the one that it has from now on.
+    """
+    pending, proposals = state.pending, state.pending.proposals
     return replace(
-        state.with_model(
-            classes=all_of(state.model.classes),
-            panel=None if panel is None else replace(panel, labels=all_of(panel.labels)),
-        ),
+        state,
         pending=replace(
             pending,
             set_aside=_batches(pending.set_aside, one),
@@ -78,5 +89,7 @@ def _proposals(
     proposals: Iterable[Proposal], one: Callable[[Label], Label]
 ) -> tuple[Proposal, ...]:
     return tuple(
-        replace(proposal, classes=tuple(map(one, proposal.classes))) for proposal in proposals
+        replace(proposal, classes=tuple({distinct(name): name for name in named}.values()))
+        for proposal in proposals
+        for named in [tuple(map(one, proposal.classes))]
     )

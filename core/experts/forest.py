@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.compiled.loops import Array
 from core.experts.fading import FEWEST, columns_of, known
 from core.experts.growing import Trees, answer, fill_leaves, grow
@@ -114,6 +115,12 @@ class Forests:
         tallies = columns_of(torch.from_numpy(self.trees.tallies), columns, 4).numpy()
         trees = self.trees._replace(counts=counts, totals=counts.sum(-1), tallies=tallies)
         return replace(self, trees=_pruned(trees, _most_leaves(len(columns))))
+
+    def with_merged_classes(self, merge: ClassMerge) -> Forests:
+        """Two classes in one; a test that told them apart stays, and does no harm."""
+        counts = merge.added(torch.from_numpy(self.trees.counts), 2).numpy()
+        tallies = merge.added(torch.from_numpy(self.trees.tallies), 4).numpy()
+        return replace(self, trees=self.trees._replace(counts=counts, tallies=tallies))
 
     def learned(self, x: Tensor, codes: Tensor, *, in_place: bool = False) -> Forests:
         """Learn N labelled samples, in stream order.

@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.experts.fading import ageing, columns_of, effective, few, known
 from core.experts.moments import add_moments
 from core.experts.opinions import share_odds, weigh_distances
@@ -102,6 +103,14 @@ class Gaussians:
         mass, sums, mass_squares = (
             columns_of(part, columns, 1) for part in (self.mass, self.sums, self.mass_squares)
         )
+        return Gaussians(mass, sums, squares, mass_squares)
+
+    def with_merged_classes(self, merge: ClassMerge) -> Gaussians:
+        """Two classes in one."""
+        mass, sums, mass_squares = (
+            merge.added(part, 1) for part in (self.mass, self.sums, self.mass_squares)
+        )
+        squares = self.squares if self.shared else merge.added(self.squares, 1)
         return Gaussians(mass, sums, squares, mass_squares)
 
     def learned(self, x: Tensor, codes: Tensor) -> Gaussians:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.experts.fading import ageing, columns_of, few, known
 from core.experts.features import Cosines
 from core.experts.opinions import share_out
@@ -78,6 +79,15 @@ class LeastSquares:
             mass=columns_of(self.mass, columns, 1),
             cross=columns_of(self.cross, columns, 2),
             solution=columns_of(self.solution, columns, 2),
+        )
+
+    def with_merged_classes(self, merge: ClassMerge) -> LeastSquares:
+        """Two classes in one: what was solved for is linear in the sums."""
+        return replace(
+            self,
+            mass=merge.added(self.mass, 1),
+            cross=merge.added(self.cross, 2),
+            solution=merge.added(self.solution, 2),
         )
 
     def learned(

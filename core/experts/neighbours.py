@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.compiled.loops import Array
 from core.experts.fading import FEWEST, known
 from core.experts.nearest import MicroClusters, add_masses, condense, packed, vote
@@ -95,6 +96,15 @@ class Neighbours:
         size = packed(clusters, self.size, clusters.codes < 0)
         _clear(clusters, size)
         return replace(self, clusters=clusters, size=size, classes=len(columns))
+
+    def with_merged_classes(self, merge: ClassMerge) -> Neighbours:
+        """Two classes in one."""
+        if merge.gone >= self.classes:
+            return self
+        clusters = _copied(self.clusters)
+        own = clusters.codes[: self.size]
+        own[:] = merge.codes(torch.from_numpy(own)).numpy()
+        return replace(self, clusters=clusters, classes=max(self.classes, merge.into + 1) - 1)
 
     def learned(self, x: Tensor, codes: Tensor) -> Neighbours:
         """Learn N labelled samples, in stream order.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.compiled.loops import Array, compiled
 from core.experts.fading import columns_of
 
@@ -170,6 +171,28 @@ class NewNames:
             columns_of(whole.heard, columns, 0),
             torch.where(with_other, columns_of(whole.tried, columns, 0), 0.0),
             columns_of(whole.own, columns, 0),
+        )
+
+    def with_merged_classes(self, merge: ClassMerge) -> NewNames:
+        """Two classes in one, which is no new name of itself."""
+        whole = self.grown(max(merge) + 1).whole()
+        taken_for, later = (
+            merge.without(merge.codes(part), 0) for part in (whole.taken_for, whole.later)
+        )
+        itself = torch.arange(len(taken_for))
+        taken_for, later = (
+            torch.where(part == itself, NO_OTHER, part) for part in (taken_for, later)
+        )
+        with_other = taken_for != NO_OTHER
+        return NewNames(
+            merge.added(whole.came, 0),
+            taken_for,
+            torch.where(with_other, merge.without(whole.share, 0), 0.0),
+            with_other & merge.without(whole.new, 0),
+            later,
+            merge.added(whole.heard, 0),
+            torch.where(with_other, merge.without(whole.tried, 0), 0.0),
+            merge.without(whole.own, 0),
         )
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Label, distinct
+from core.class_merge import ClassMerge
 from core.experts import forest, gaussians, neighbours, share
 from core.experts.features import joint
 from core.experts.forest import ForestRules, Forests
@@ -370,6 +371,31 @@ class Panel:
             rows=self.rows[stay],
             codes=codes[stay],
             told=int(stay[: self.told].sum()),
+        )
+
+    def with_merged_classes(self, gone: Label, into: Label) -> Panel:
+        """Two classes in one; the same where nobody has heard of the first.
+
+        Arguments:
+            gone: Label of the class that becomes part of the other.
+            into: Label of the other.
+        """
+        labels = [*map(distinct, self.labels)]
+        if distinct(gone) not in labels:
+            return self
+        code = labels.index(distinct(gone))
+        if distinct(into) not in labels:
+            return replace(self, labels=(*self.labels[:code], into, *self.labels[code + 1 :]))
+        merge = ClassMerge(code, labels.index(distinct(into)))
+        return replace(
+            self,
+            labels=(*self.labels[:code], *self.labels[code + 1 :]),
+            gaussians=self.gaussians.with_merged_classes(merge),
+            joint=self.joint.with_merged_classes(merge),
+            forests=self.forests.with_merged_classes(merge),
+            neighbours=self.neighbours.with_merged_classes(merge),
+            new_names=self.new_names.with_merged_classes(merge),
+            codes=merge.codes(self.codes),
         )
 
     def taught(self, x: Tensor, codes: Tensor, advice: Advice | None = None) -> Panel:

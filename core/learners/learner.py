@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.density.density import Parts
 from core.model.model import Model
 from core.model.readout import Readout
@@ -74,6 +75,15 @@ class Learner(Protocol[S]):
 
     def grow(self, state: S, n_classes: int) -> S:
         """Make room for classes: C becomes `n_classes`, which is at least the present C."""
+        ...
+
+    def with_merged_classes(self, state: S, merge: ClassMerge, generator: torch.Generator) -> S:
+        """Two classes in one: C becomes less by one, and both were the same class all the time.
+
+        Arguments:
+            merge: Of two of the C classes.
+            generator: On the CPU.
+        """
         ...
 
     def rescale(self, state: S, factor: Tensor, offset: Tensor) -> S:

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from core.batch import Label
+from core.class_merge import ClassMerge
 from core.memory.tallies import add_class_sums, array
 
 BLOCK: Final = 100
@@ -109,6 +110,14 @@ class ClassShares:
             reference = _sum(reference, blocks[0]) if is_settled else reference
             blocks = blocks[1:]
         return replace(self, reference=reference, blocks=blocks, origin=origin)
+
+    def with_merged_classes(self, merge: ClassMerge) -> ClassShares:
+        """Two classes in one; nothing where there are so many that some are told together."""
+        parts = (self.reference, *self.blocks)
+        if any(len(part) > MOST_CLASSES for part in parts):
+            return ClassShares()
+        reference, *blocks = (merge.added(part, 0) for part in parts)
+        return replace(self, reference=reference, blocks=tuple(blocks))
 
     def told(self, labels: Sequence[Label], most: int) -> dict[str, Any]:
         """What is known, JSON-ready.

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.compiled.loops import Array, compiled
 
 MOST = 4096
@@ -94,6 +95,10 @@ class Fingerprints:
     def tells(self) -> bool:
         """Whether it would mean anything that samples come again."""
         return len(self.marks) >= LEAST and self.twice <= BY_CHANCE * len(self.marks)
+
+    def with_merged_classes(self, merge: ClassMerge) -> Fingerprints:
+        """Two classes in one."""
+        return replace(self, codes=merge.codes(torch.from_numpy(self.codes)).numpy())
 
     def learned(self, own: Array, codes: Tensor) -> Fingerprints:
         """Add samples.

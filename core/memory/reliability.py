@@ -59,6 +59,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.compiled.loops import Array
 from core.memory.tallies import (
     add_answers,
@@ -279,6 +280,10 @@ class Reliability:
             unlabelled=unlabelled,
             usual=self._called(seen.codes[seen.labelled], seen.weight),
         )
+
+    def with_merged_classes(self, merge: ClassMerge) -> Reliability:
+        """Two classes in one."""
+        return replace(self, answers=merge.added(self.answers, 0), usual=merge.added(self.usual, 0))
 
     def _called(self, codes: Tensor, weight: float) -> Tensor:
         """Labelled samples called by each class, with those of newer ones, with shape (C,).

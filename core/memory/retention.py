@@ -39,6 +39,7 @@ import torch
 from torch import Tensor
 
 from core.batch import UNLABELLED, Label
+from core.class_merge import ClassMerge
 from core.memory.marginals import Marginals
 from core.model.model import Model
 from core.model.readout import at_most_one
@@ -219,6 +220,16 @@ class RetentionSet:
         nearest = self.nearest[:n].clone()
         return replace(self, features=features, codes=codes, then=then, nearest=nearest)
 
+    def with_merged_classes(self, merge: ClassMerge) -> RetentionSet:
+        """Two classes in one; what the model said at that moment stays."""
+        codes = merge.codes(self.codes)
+        shown = sorted(set(self.codes.tolist()) - {UNLABELLED})
+        counts = dict.fromkeys(map(merge.code, shown), 0)
+        for code, count in zip(shown, self.class_counts, strict=False):
+            counts[merge.code(code)] += count
+        kept = tuple(counts[code] for code in sorted(counts)) if self.class_counts else ()
+        return replace(self, codes=codes, class_counts=kept)
+
     def compared(self, now: Answers, classes: Sequence[Label], version: int) -> SubTaskRetention:
         """Then and now side by side.
 
@@ -346,6 +357,12 @@ class RetentionSets:
         )
         return replace(moved, sets=(*(one.first(each) for one in sets), new))
 
+    def with_merged_classes(self, merge: ClassMerge) -> RetentionSets:
+        """Two classes in one, in every set."""
+        sets = tuple(one.with_merged_classes(merge) for one in self.sets)
+        counts = merge.added(torch.tensor(self.class_counts, dtype=torch.int64), 0)
+        return replace(self, sets=sets, class_counts=tuple(counts.tolist()))
+
     def passed(self, class_counts: tuple[int, ...], samples_seen: int) -> RetentionSets:
         """A sub-task has ended that leaves no set of its own: it was there before.
 
@@ -391,16 +408,19 @@ class RetentionSets:
         """What is known without asking, oldest sub-task first.
 
         Arguments:
-            rows: What was reported in the same life. Sub-tasks that are not among them are
-                held as they were when they ended.
+            rows: What was reported in the same life. Sub-tasks that are not among them, or have
+                other classes there, are held as they were when they ended.
             classes: Labels in the order of their codes.
         """
         reported = {row.sub_task: row for row in rows}
-        return tuple(
-            reported.get(one.sub_task)
-            or one.compared(Answers(one.then, one.nearest), classes, one.version)
-            for one in self.sets
-        )
+        found = []
+        for one in self.sets:
+            then = one.compared(Answers(one.then, one.nearest), classes, one.version)
+            row = reported.get(one.sub_task, then)
+            # Of classes that have become one since it says nothing.
+            same = [own.label for own in row.classes] == [own.label for own in then.classes]
+            found.append(row if same else then)
+        return tuple(found)
 
 
 def at_home(came: Tensor) -> Tensor:

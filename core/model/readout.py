@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.density.mixture import responsibilities
 
 CONFIDENCE = 0.95
@@ -193,6 +194,32 @@ class PosteriorReadout:
         return cls(tensors["component_classes"], facts["temperature"])
 
 
+NEVER = 30.0
+"""Nats by which a class of which nothing is known is less likely than any other."""
+
+
+def with_merged_classes(weight: Tensor, bias: Tensor, merge: ClassMerge) -> tuple[Tensor, Tensor]:
+    """Weight (K, C - 1) and bias (C - 1,) that give one class the probabilities of two.
+
+    Exact wherever one component has all the responsibility. Rows of the weights sum to zero.
+
+    Arguments:
+        weight: Of a linear read-out, with shape (K, C).
+        bias: With shape (C,).
+        merge: Of two classes. Of later ones than C nothing was known, nor is it then.
+    """
+    if merge.gone >= len(bias):
+        return weight, bias
+    logits = torch.cat([weight + bias, bias[None]])  # of every component, and of none
+    missing = max(0, merge.into + 1 - len(bias))
+    never = float(logits.amin()) - NEVER
+    logits = torch.cat([logits, logits.new_full((len(logits), missing), never)], 1)
+    logits[:, merge.into] = logits[:, [*merge]].logsumexp(1)
+    logits = merge.without(logits, 1)
+    logits = logits - logits.mean(1, keepdim=True)
+    return logits[:-1] - logits[-1], logits[-1]
+
+
 @dataclass(frozen=True, eq=False)
 class LinearReadout:
     """The paper's classifier: a softmax layer on the responsibilities.
@@ -247,6 +274,11 @@ class LinearReadout:
         strongest = signal >= signal.topk(top, -1).values[:, -1:]
         kept = torch.where(strongest, signal.clamp_min(1e-6), torch.zeros_like(signal))
         return kept / kept.sum(-1, keepdim=True)
+
+    def with_merged_classes(self, merge: ClassMerge) -> Self:
+        """Two classes in one: see the function of this name."""
+        weight, bias = with_merged_classes(self.weight, self.bias, merge)
+        return replace(self, weight=weight, bias=bias)
 
     @property
     def temperature(self) -> float:

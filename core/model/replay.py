@@ -14,11 +14,13 @@ Throughout: N samples, D features, K components, C classes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.density.diagonal.density import DiagonalDensity
 from core.density.mixture import Mixture
 from core.model.model import Model
@@ -40,6 +42,10 @@ class FrozenGenerator:
     deviations: Tensor
     readout: LinearReadout
     threshold: float
+
+    def with_merged_classes(self, merge: ClassMerge) -> Self:
+        """The same, for which two classes are one."""
+        return replace(self, readout=self.readout.with_merged_classes(merge))
 
     @property
     def model(self) -> Model:

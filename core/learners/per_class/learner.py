@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.config import EngineConfig
 from core.density.density import Density
 from core.density.mixture import responsibilities
@@ -124,6 +125,36 @@ class PerClassLearner(ABC, Generic[S]):
         recent = torch.nn.functional.pad(state.recent, more)
         return replace(state.mapped(grown), n_classes=n_classes, recent=recent)
 
+    def with_merged_classes(self, state: S, merge: ClassMerge, generator: torch.Generator) -> S:
+        # Components of two groups are fitted to windows of their own, so that these end.
+        state = self._closed(self.windows.all_absorbed(state, generator))
+
+        def changed(bank: Any) -> Any:
+            old = bank.components
+            expected = old.vote_baseline
+            return bank.of(
+                replace(
+                    old,
+                    owner=merge.codes(old.owner),
+                    votes=merge.added(old.votes, 1),
+                    vote_baseline=torch.cat([expected[:, :1], merge.added(expected[:, 1:], 1)], 1),
+                )
+            )
+
+        sub_tasks_of: dict[int, int] = {}
+        for owner, seen in state.sub_tasks_of.items():
+            sub_tasks_of[merge.code(owner)] = sub_tasks_of.get(merge.code(owner), 0) + seen
+        own = {merge.code(owner) for owner in state.owners - {NO_CLASS}}
+        pooled = {merge.code(code) for code in state.pooled} - own
+        state = replace(
+            state,
+            n_classes=state.n_classes - 1,
+            sub_tasks_of=sub_tasks_of,
+            pooled=tuple(sorted(pooled)),
+            recent=merge.added(state.recent, 0),
+        )
+        return self.capacity.fitted(state.mapped(changed), generator)
+
     def rescale(self, state: S, factor: Tensor, offset: Tensor) -> S:
         state = state.mapped(lambda bank: bank.of(self.moved(bank.components, factor, offset)))
         groups = tuple(
@@ -211,12 +242,9 @@ class PerClassLearner(ABC, Generic[S]):
 
     def begin_sub_task(self, state: S, generator: torch.Generator) -> tuple[S, list[Replay]]:
         before = len(state)
-        state = self.windows.all_absorbed(state, generator)
-        seen = dict(state.sub_tasks_of)
-        for group in state.groups:
-            seen[group.owner] = seen.get(group.owner, 0) + 1
+        state = self._closed(self.windows.all_absorbed(state, generator))
         none = torch.zeros_like(state.recent)
-        state = replace(state.closed().named(), sub_tasks_of=seen, recent=none, unlabelled=0.0)
+        state = replace(state.named(), recent=none, unlabelled=0.0)
         # Nothing has fallen on them in the sub-task that begins.
         vote_baseline = torch.cat(
             [torch.zeros_like(state.vote_baseline[:, :1]), state.vote_baseline[:, 1:]], 1
@@ -224,6 +252,13 @@ class PerClassLearner(ABC, Generic[S]):
         state = state.with_votes(state.votes, vote_baseline)
         state = self.capacity.fitted(state, generator)
         return state, [_replay(state, before, "boundary")] if before else []
+
+    def _closed(self, state: S) -> S:
+        """All components are those of earlier sub-tasks; no raw sample is left."""
+        seen = dict(state.sub_tasks_of)
+        for group in state.groups:
+            seen[group.owner] = seen.get(group.owner, 0) + 1
+        return replace(state.closed(), sub_tasks_of=seen)
 
     def waiting(self, state: S) -> int:
         return sum(state.groups[index].waiting for index in _due_when_quiet(state))

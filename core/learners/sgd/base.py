@@ -12,10 +12,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.config import EngineConfig
 from core.learners.learner import Replay, Unnamed
 from core.learners.sgd.classifier import grown
 from core.learners.sgd.generated import Known, beside
+from core.model.readout import with_merged_classes
 from core.model.replay import replay_amount
 
 
@@ -71,6 +73,13 @@ class GradientLearner(Generic[S]):
     def grow(self, state: S, n_classes: int) -> S:
         weight, bias = grown(state.weight, state.bias, n_classes)
         return replace(state, weight=weight, bias=bias)
+
+    def with_merged_classes(self, state: S, merge: ClassMerge, generator: torch.Generator) -> S:
+        weight, bias = with_merged_classes(state.weight, state.bias, merge)
+        known = state.generator
+        if known is not None:
+            known = known.with_merged_classes(merge)
+        return replace(state, weight=weight, bias=bias, generator=known)
 
     def surrogates(self, state: S, x: Tensor) -> Tensor | None:
         return None  # classes are in the read-out, which learns from samples only

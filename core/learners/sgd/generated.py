@@ -5,11 +5,12 @@ Throughout: N samples, D features.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.learners.learner import Replay
 from core.model.model import Model
 from core.model.replay import whole_amount
@@ -22,6 +23,10 @@ class Known(Protocol):
     @property
     def model(self) -> Model:
         """Draws, and names the classes of what it draws."""
+        ...
+
+    def with_merged_classes(self, merge: ClassMerge) -> Self:
+        """The same, for which two classes are one."""
         ...
 
     @property

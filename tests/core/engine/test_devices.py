@@ -24,6 +24,7 @@ from core.engine.state import EngineState
 from core.events import (
     BatchSetAside,
     BoundaryDetected,
+    ClassesMerged,
     ClassProposed,
     Event,
     LabelsMatched,
@@ -295,6 +296,20 @@ def test_a_class_is_proposed_and_named(accelerator: torch.device) -> None:
     life = assert_lived_alike(config, script, accelerator)
     assert life.found(ClassProposed)
     assert life.found(ProposalClosed)
+
+
+@pytest.mark.parametrize("preset", sorted(SMALL))
+def test_two_classes_become_one(preset: str, accelerator: torch.device) -> None:
+    def script(life: Life) -> None:
+        life.learn([*stream([0, 1], 3), "boundary", *stream([1, 2], 3, seed=4)])
+        life.take(life.engine.merge_classes(life.state, 1, 2))
+        life.restart()
+        life.learn(stream([0, 2], 2, seed=5))
+        life.ask()
+
+    life = assert_lived_alike(SMALL[preset], script, accelerator)
+    assert life.state.model.classes == (0, 2)
+    assert life.found(ClassesMerged)
 
 
 def test_samples_await_their_labels_across_a_boundary(accelerator: torch.device) -> None:

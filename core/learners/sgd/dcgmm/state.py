@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
+from core.class_merge import ClassMerge
 from core.density.deep.density import DeepDensity, Layer
 from core.density.deep.folding import Folding
 from core.density.diagonal.annealing import Annealing
@@ -61,6 +63,10 @@ class DeepGenerator:
     density: DeepDensity
     readout: LinearReadout
     threshold: float
+
+    def with_merged_classes(self, merge: ClassMerge) -> Self:
+        """The same, for which two classes are one."""
+        return replace(self, readout=self.readout.with_merged_classes(merge))
 
     @property
     def model(self) -> Model:
