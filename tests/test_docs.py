@@ -271,6 +271,7 @@ def entries() -> list[dict[str, bytes | memoryview]]:
         Control("mode", mode="learn", by="ada", note="why").to_entry(),
         Control("settings", settings={"max_classes": 7}, by="ada", note="why").to_entry(),
         Control("rename", labels=("a", 7), by="ada", note="why").to_entry(),
+        Control("merge", labels=("a", 7), by="ada", note="why").to_entry(),
         Control("settle").to_entry(),
         Control("join").to_entry(),
         Control("aim", samples=2, by="ada").to_entry(),

@@ -101,6 +101,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "clients.commands.release:release_command",
         "Serve what is learned although the gate holds it back because it has forgotten.",
     ),
+    "merge": (
+        "clients.commands.merge:merge_command",
+        "Let two classes be one from now on.",
+    ),
     "rename": (
         "clients.commands.rename:rename_command",
         "Call a class otherwise from now on.",
@@ -233,6 +237,7 @@ OF_ONE_MODEL = (
     "versions",
     "rollback",
     "release",
+    "merge",
     "rename",
     "boundary",
     "note",

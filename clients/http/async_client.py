@@ -308,6 +308,12 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.release`."""
         return await self.send(calls.release(reason, by))
 
+    async def merge_classes(
+        self, label: Label, into: Label, *, reason: str | None = None, by: str | None = None
+    ) -> Restored:
+        """See `GMRClient.merge_classes`."""
+        return await self.send(calls.merge_classes(label, into, reason, by))
+
     async def rename_class(
         self, label: Label, to: Label, *, reason: str | None = None, by: str | None = None
     ) -> Restored:

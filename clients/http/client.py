@@ -556,6 +556,26 @@ class GMRClient(Blocking):
         """
         return self.send(calls.release(reason, by))
 
+    def merge_classes(
+        self, label: Label, into: Label, *, reason: str | None = None, by: str | None = None
+    ) -> Restored:
+        """Let two classes be one from here in the stream on; what was learned of both stays.
+
+        Samples that come later with the label that is no more are another class. It is not asked
+        twice: after an answer that was lost look at `model().labels`.
+
+        Arguments:
+            label: Of the class that becomes part of the other.
+            into: Label of the other, and of both from now on.
+            reason: Why; told with the event `classes_merged`.
+            by: Who asks, where no keys are required.
+
+        Raises:
+            RequestRefused: No class goes by one of these labels, or they are the same.
+            RequestConflict: The model is at rest.
+        """
+        return self.send(calls.merge_classes(label, into, reason, by))
+
     def rename_class(
         self, label: Label, to: Label, *, reason: str | None = None, by: str | None = None
     ) -> Restored:

@@ -104,6 +104,7 @@ ACCESS: Final[Mapping[tuple[str, str], Needed | None]] = {
     ("PATCH", "/model/settings"): "admin",
     # Who sends samples names classes that are new. This one is called otherwise for all who ask.
     ("POST", "/model/rename-class"): "admin",
+    ("POST", "/model/merge-classes"): "admin",
     ("POST", "/model/release"): "admin",
     ("POST", "/model/rollback"): "admin",
     ("GET", "/model/checkpoint"): "admin",

@@ -8,8 +8,8 @@ Rules of this module:
 1. Refused is what cannot be used, not what may not be: where entries that wait may still change
    the answer, the entry is accepted. (Exceptions: a rollback that waits may bring the number
    of classes down, settings that wait may allow more, an upload that waits may bring images,
-   or others, and of a class that is to be renamed the first sample may wait, or another
-   renaming. The sender is told, and can send again.)
+   or others, and of a class that is to be renamed, or to become part of another, the first sample
+   may wait, or another such request. The sender is told, and can send again.)
 2. The trainer's report is read after the count of what was accepted, so that a report that
    holds as many entries holds all that the sender knows to be accepted.
 """
@@ -48,7 +48,7 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         UnknownProposal: No such proposal is open.
         ModelAtRest: It is frozen, or only detects, and this would change it.
         EmptySubTask: A boundary is declared, and no sample has come since the last.
-        UnknownClass: A class is to be renamed that no answer names.
+        UnknownClass: A class is to be renamed, or become part of another, that no answer names.
         ClassExists: Another class has the name that it is to have.
         StreamUnavailable: Redis does not tell; nothing was accepted.
     """
@@ -65,6 +65,8 @@ async def check(parts: Parts, asked: RawBatch | RawLabels | RawName | Control) -
         await check_boundary(parts)
     elif asked.kind == "rename" and asked.labels is not None:
         check_renaming(parts, *asked.labels)
+    elif asked.kind == "merge" and asked.labels is not None:
+        await check_merging(parts, *asked.labels)
 
 
 def check_shape(parts: Parts, batch: RawBatch) -> None:
@@ -121,14 +123,33 @@ async def check_boundary(parts: Parts) -> None:
 
 def check_renaming(parts: Parts, label: Label, to: Label) -> None:
     """Raise `UnknownClass` or `ClassExists` by the classes that the model served can answer."""
-    served = parts.follower.current
-    snapshot = None if served is None else served.snapshot
-    known = () if snapshot is None else snapshot.answers
+    known = _answered(parts)
     names = set(map(distinct, known))
     if distinct(label) not in names:
-        raise UnknownClass.among([label], list(known))
+        raise UnknownClass.among([label], known)
     if distinct(to) in names:
         raise ClassExists.of(to)
+
+
+async def check_merging(parts: Parts, label: Label, into: Label) -> None:
+    """Raise `UnknownClass` by the classes that the model served can answer, `InvalidLabels` where
+    the two are one, or `ModelAtRest`.
+    """
+    known = _answered(parts)
+    names = set(map(distinct, known))
+    missing = [one for one in (label, into) if distinct(one) not in names]
+    if missing:
+        raise UnknownClass.among(missing, known)
+    if distinct(label) == distinct(into):
+        raise InvalidLabels.merged_into_itself(label)
+    _check_learns(*await _report(parts), "classes cannot become one")
+
+
+def _answered(parts: Parts) -> list[Label]:
+    """The classes that the model served can answer."""
+    served = parts.follower.current
+    snapshot = None if served is None else served.snapshot
+    return [] if snapshot is None else list(snapshot.answers)
 
 
 def _check_learns(status: dict[str, Any] | None, is_newest: bool, what: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from fastapi import Response
 from pydantic import BaseModel, Field
 
+from core.batch import distinct
 from core.errors import ClassExists, InvalidRequest, UnknownClass, UnknownVersion
 from service.api import answers
 from service.api.openapi import json_body, problems
@@ -66,7 +67,7 @@ async def apply(
 
     Raises:
         UnknownVersion: It is a rollback, and the trainer does not keep the version any more.
-        UnknownClass, ClassExists: It is a renaming, and there was no such class any more, or
+        UnknownClass, ClassExists: It is about classes, and there was no such class any more, or
             another of the new name by then.
         InvalidRequest: The trainer could not do it.
         ShapeMismatch: The stream has another D.
@@ -106,13 +107,16 @@ async def _refusal(
     if reason == "unknown_version":
         kept = [one["version"] for one in await parts.stream.reports.versions()]
         # The list may be older than the letter.
-        known = [version for version in kept if version != control.version]
-        return UnknownVersion(detail, unknown=control.version, known=known, **facts)
+        versions = [version for version in kept if version != control.version]
+        return UnknownVersion(detail, unknown=control.version, known=versions, **facts)
     if reason == "unknown_class" and control.labels is not None:
         served = parts.follower.current
         snapshot = None if served is None else served.snapshot
-        answers_now = [] if snapshot is None else list(snapshot.answers)
-        return UnknownClass(detail, unknown=[control.labels[0]], known=answers_now, **facts)
+        known = [] if snapshot is None else list(snapshot.answers)
+        names = set(map(distinct, known))
+        asked = control.labels if control.kind == "merge" else control.labels[:1]
+        unknown = [label for label in asked if distinct(label) not in names]
+        return UnknownClass(detail, unknown=unknown, known=known, **facts)
     if reason == "class_exists" and control.labels is not None:
         return ClassExists(detail, label=control.labels[1], **facts)
     return InvalidRequest(detail, **facts)

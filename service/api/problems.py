@@ -200,7 +200,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "class-exists",
         409,
         "Another class has this name",
-        "Choose a name that no class has; two classes never become one.",
+        "Choose a name that no class has, or let the two become one: POST /model/merge-classes.",
     ),
     core_errors.UnknownVersion: Problem(
         "unknown-version",

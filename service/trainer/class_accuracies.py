@@ -44,6 +44,23 @@ def renamed(means: Means, before: int | str, label: int | str) -> Means:
     return {new if key == old else key: mean for key, mean in means.items() if key != new}
 
 
+def merged(means: Means, label: int | str, into: int | str) -> Means:
+    """The same, where two classes have become one.
+
+    Example:
+        >>> merged({"3": [4.0, 0.5], '"a"': [1.0, 1.0]}, 3, "a")
+        {'"a"': [5.0, 0.6]}
+    """
+    own, other = orjson.dumps(label).decode(), orjson.dumps(into).decode()
+    if own not in means:
+        return means
+    if other not in means:
+        return renamed(means, label, into)
+    both = Running(*means[other]).pooled(Running(*means[own]))
+    kept = {key: mean for key, mean in means.items() if key != own}
+    return {**kept, other: [both.weight, both.mean]}
+
+
 def told(means: Means) -> list[dict[str, Any]]:
     """For GET /drift, in the order of discovery.
 

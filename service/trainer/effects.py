@@ -44,6 +44,8 @@ def effect(engine: Engine, state: EngineState, asked: Asked) -> tuple[EngineStat
             return engine.change_settings(state, asked.settings or {}, by, asked.note)
         case "rename" if asked.labels is not None:
             return engine.rename_class(state, *asked.labels, by, asked.note)
+        case "merge" if asked.labels is not None:
+            return engine.merge_classes(state, *asked.labels, by, asked.note)
         case "expire":
             return engine.expire(state, asked.samples or 0)
     return state, []

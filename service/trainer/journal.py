@@ -23,6 +23,7 @@ from core.events import (
     BatchSetAside,
     BoundaryDetected,
     ChangeDetected,
+    ClassesMerged,
     ClassRenamed,
     DeadLettersDropped,
     EntriesLost,
@@ -284,6 +285,14 @@ def _log(event: Event, entry_id: str) -> None:
                 event.by or "somebody",
                 entry_id,
                 ", ".join(f"{name} = {value}" for name, value in event.settings.items()),
+            )
+        case ClassesMerged():
+            logger.info(
+                "class %r has become part of class %r, by %s (entry %s)",
+                event.label_before,
+                event.label,
+                event.by or "somebody",
+                entry_id,
             )
         case ClassRenamed():
             logger.info(

@@ -67,12 +67,12 @@ class RetentionSchedule:
             self._classes = state.model.classes
             self._next = moment + (time.monotonic() - moment) / SHARE
         else:
-            names = state.model.classes
-            # A class keeps its place, whatever it is called.
-            self._rows = state.past.retention.carried(
-                _called(self._rows, dict(zip(map(distinct, self._classes), names, strict=False))),
-                names,
+            names, before = state.model.classes, self._classes
+            # A class keeps its place, whatever it is called, but where two have become one.
+            now = (
+                zip(map(distinct, before), names, strict=False) if len(names) >= len(before) else ()
             )
+            self._rows = state.past.retention.carried(_called(self._rows, dict(now)), names)
             self._classes = names
         return self._rows
 

@@ -15,6 +15,7 @@ from core.events import (
     BoundaryDetected,
     ChangeContinued,
     ChangeDetected,
+    ClassesMerged,
     ClassProposed,
     ClassRenamed,
     DeadLettersDropped,
@@ -210,6 +211,10 @@ class Totals:
                 self.replayed += event.samples
             case ClassRenamed():
                 self.class_accuracies = class_accuracies.renamed(
+                    self.class_accuracies, event.label_before, event.label
+                )
+            case ClassesMerged():
+                self.class_accuracies = class_accuracies.merged(
                     self.class_accuracies, event.label_before, event.label
                 )
             case ModelRestored():

@@ -36,17 +36,18 @@ class Control:
         kind: `boundary` (declared by hand), `settle` (the stream is quiet), `join` (small
             batches before it are learned as one), `aim` (at a run
             time of `samples` between false alarms, or 0: as set), `mode` (what becomes of
-            batches from now on), `settings` (in force from now on), `rename` (a class), `expire`
-            (the wait for labels of samples before `samples` is over), `check` (whether the gate
-            lets the model pass), `release` (what the gate holds back), `rollback` (to `version`) or
-            `restore` (from `checkpoint`, or from `upload`).
+            batches from now on), `settings` (in force from now on), `rename` (a class), `merge`
+            (two classes become one), `expire` (the wait for labels of samples before `samples` is
+            over), `check` (whether the gate lets the model pass), `release` (what the gate holds
+            back), `rollback` (to `version`) or `restore` (from `checkpoint`, or from `upload`).
         version: The kept model version to go back to.
         checkpoint: A checkpoint's bytes.
         upload: Where they are otherwise.
         samples: Of `aim`, at least 2, or 0; of `expire`, those of the stream before a place in it.
         mode: `learn`, `detect_only` or `frozen`.
         settings: Values by name; None: what the settings say.
-        labels: Of `rename`: the class's label, and that from now on.
+        labels: Of `rename`: the class's label, and that from now on; of `merge`: that of the class
+            that is no more, and that of the other.
         by: Who asks, if a person does.
         note: What the person says about it.
 

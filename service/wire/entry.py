@@ -65,9 +65,9 @@ def read_entry(
     if kind == "settings":
         by, note = _noted(fields)
         return Control("settings", settings=_settings(fields), by=by, note=note)
-    if kind == "rename":
+    if kind in ("rename", "merge"):
         by, note = _noted(fields)
-        return Control("rename", labels=_two_labels(fields), by=by, note=note)
+        return Control(kind, labels=_two_labels(fields), by=by, note=note)
     if kind in ("mode", "boundary", "release"):
         return _said(kind, fields)
     if kind == "restore" and "upload" in fields:
@@ -128,7 +128,7 @@ def _two_labels(fields: Mapping[str, bytes]) -> tuple[Label, Label]:
     if not isinstance(labels, list) or len(labels) != 2 or None in labels:
         raise InvalidBatch(
             f"The entry's labels are {fields.get('labels', b'')[:80]!r}; expected a JSON list of "
-            f"two: the label of the class, and the one from now on."
+            f"two: the label of the class, and the one from now on, or that of the other class."
         )
     encode_labels(labels, 2)
     return labels[0], labels[1]

@@ -6,7 +6,7 @@ docs/redis.md says the same for those who do, with a producer.
 |---|---|
 | `v` | `1`, the version of this table |
 | `kind` | `batch`, `labels`, `name`, `boundary`, `settle`, `join`, `aim`, `expire`, `mode`, |
-|  | `settings`, `rename`, `check`, `release`, `rollback` or `restore` |
+|  | `settings`, `rename`, `merge`, `check`, `release`, `rollback` or `restore` |
 | `x` | batch: features, row by row, as raw bytes; restore: a checkpoint, if it is no upload |
 | `upload`, `pieces` | restore: id of an uploaded checkpoint, and how many pieces it lies in; |
 | `bytes`, `sha256` | and how large it is, with its digest |
@@ -15,7 +15,7 @@ docs/redis.md says the same for those who do, with a producer.
 | `y` | batch, optional: N codes, int64 |
 | `labels` | batch, with `y`: JSON list of the labels that the codes index; labels: JSON list |
 |  | of labels; name: JSON list with the one label, or null; rename: JSON list of the |
-|  | class's label and of that from now on |
+|  | class's label and of that from now on; merge: likewise, of the other class |
 | `ids` | batch, optional: JSON list of N sample ids or nulls; labels: of the samples meant |
 | `proposal` | name: number of a proposed class |
 | `id` | optional: batch id |
@@ -29,7 +29,7 @@ docs/redis.md says the same for those who do, with a producer.
 | `settings` | settings: JSON object, values by name; null: what the settings say |
 | `by` | batch, optional: name of the key that sent it; others: who asks; aim: a person, whom no |
 |  | setting overrules |
-| `note` | mode, settings, rename, boundary, release, optional: why |
+| `note` | mode, settings, rename, merge, boundary, release, optional: why |
 | `requeued_from` | optional: the entry that this one repeats, a dead letter sent again |
 """
 
@@ -60,6 +60,7 @@ ControlKind = Literal[
     "mode",
     "settings",
     "rename",
+    "merge",
     "check",
     "release",
     "rollback",

@@ -2,9 +2,9 @@
 
 A life is what people do to a model over HTTP, in any order: batches with labels, without, and with
 ids; labels that come later, names, bursts, repeats, boundaries, freezes, rollbacks, downloads,
-uploads, other settings and other names of classes; while its trainer is killed and ended. Whenever
-it is quiet the ledger adds up to what was sent. In the end the fates of its batches add up, too,
-and its archive makes the same model again, bit for bit.
+uploads, other settings, other names of classes and classes that become one; while its trainer is
+killed and ended. Whenever it is quiet the ledger adds up to what was sent. In the end the fates of
+its batches add up, too, and its archive makes the same model again, bit for bit.
 """
 
 from __future__ import annotations
@@ -270,6 +270,16 @@ class Life(RuleBasedStateMachine):
             answer = self._done(self.client.post("/model/rename-class", json=body), 404, 409)
             if heard and answer.status_code in (200, 202):
                 self.called[first] = to
+
+    @rule(which=st.integers(0, 2 * N_CLASSES), other=st.integers(0, 2 * N_CLASSES))
+    def let_two_be_one(self, which: int, other: int) -> None:
+        """Two classes, of which samples may go on to come by both names."""
+        answer = self.client.get("/model")
+        if answer.status_code == 200 and len(known := answer.json()["classes"]) > 1:
+            label, into = (known[one % len(known)]["label"] for one in (which, other))
+            body = {"label": label, "into": into}
+            # They may be one already, or the same, or the model is at rest.
+            self._done(self.client.post("/model/merge-classes", json=body), 404, 409, 422)
 
     @rule(which=st.integers(0, 20))
     def roll_back(self, which: int) -> None:

@@ -154,6 +154,7 @@ def test_our_files_and_those_of_the_library_are_read_by_both(
         Control("boundary"),
         Control("settle"),
         Control("rename", labels=(7, "seven"), by="ada", note="a typing error"),
+        Control("merge", labels=(7, "seven"), by="ada", note="a typing error"),
         Control("join"),
         Control("aim", samples=2),
         Control("aim", samples=10**18 - 1),

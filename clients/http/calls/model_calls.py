@@ -138,17 +138,39 @@ def release(reason: str | None, by: str | None) -> Call[answers.Restored]:
     )
 
 
+def _about_classes(
+    path: str,
+    labels: dict[str, answers.Label],
+    reason: str | None,
+    by: str | None,
+    *,
+    repeatable: bool,
+) -> Call[answers.Restored]:
+    return Call(
+        "POST",
+        path,
+        lambda reply: answers.build(answers.Restored, replies.json(reply)),
+        headers={"content-type": JSON, "accept": JSON},
+        body=orjson.dumps({**labels, "reason": reason, "by": by}),
+        repeatable=repeatable,
+    )
+
+
+def merge_classes(
+    label: answers.Label, into: answers.Label, reason: str | None, by: str | None
+) -> Call[answers.Restored]:
+    """POST /model/merge-classes. Not repeatable: the second time there is no such class."""
+    return _about_classes(
+        "/model/merge-classes", {"label": label, "into": into}, reason, by, repeatable=False
+    )
+
+
 def rename_class(
     label: answers.Label, to: answers.Label, reason: str | None, by: str | None
 ) -> Call[answers.Restored]:
     """POST /model/rename-class. Not repeatable: the second time it has its new name."""
-    return Call(
-        "POST",
-        "/model/rename-class",
-        lambda reply: answers.build(answers.Restored, replies.json(reply)),
-        headers={"content-type": JSON, "accept": JSON},
-        body=orjson.dumps({"label": label, "to": to, "reason": reason, "by": by}),
-        repeatable=False,
+    return _about_classes(
+        "/model/rename-class", {"label": label, "to": to}, reason, by, repeatable=False
     )
 
 

@@ -70,12 +70,12 @@ async def events(
 ) -> StreamingResponse:
     """Kinds: `batch_learned`, `batch_set_aside`, `batch_passed`, `set_aside_released`,
     `windows_settled`, `mode_changed`, `change_detected`, `labels_held`, `ert_changed`,
-    `settings_changed`, `class_renamed`, `boundary`, `change_continued`, `samples_repeated`,
-    `prior_shift`, `features_drifting`, `outlier_burst`, `outlier_burst_continued`, `shadow_alarm`,
-    `replay`, `class_discovered`, `labels_matched`, `labels_missed`, `class_proposed`,
-    `proposal_closed`, `unknowns_learned`, `model_published`, `model_restored`, `version_held`,
-    `hold_ended`, `entry_rejected`, `dead_letters_dropped`, `entries_lost`; and
-    `missed` where events were dropped before a client came back for them.
+    `settings_changed`, `class_renamed`, `classes_merged`, `boundary`, `change_continued`,
+    `samples_repeated`, `prior_shift`, `features_drifting`, `outlier_burst`,
+    `outlier_burst_continued`, `shadow_alarm`, `replay`, `class_discovered`, `labels_matched`,
+    `labels_missed`, `class_proposed`, `proposal_closed`, `unknowns_learned`, `model_published`,
+    `model_restored`, `version_held`, `hold_ended`, `entry_rejected`, `dead_letters_dropped`,
+    `entries_lost`; and `missed` where events were dropped before a client came back for them.
     """
     parts = parts_of(request)
     start = last_event_id or after

@@ -41,8 +41,8 @@ class Renaming(BaseModel):
 )
 async def rename_class(request: Request) -> Response:
     """All that was learned of it stays. Takes its place in the stream; samples that come later with
-    the old label are another class. A rollback behind it brings the old label back. Two classes
-    never become one: a label that another class has is refused."""
+    the old label are another class. A rollback behind it brings the old label back. A label that
+    another class has is refused: `POST /model/merge-classes` makes one of two."""
     parts = parts_of(request)
     wanted = await read_model(request, parts.settings, Renaming)
     check_label(wanted.label, "The label", 0)

@@ -101,7 +101,7 @@ function isLater(one, other) {
 
 const KINDS = [
   "batch_learned", "batch_set_aside", "batch_passed", "mode_changed", "change_detected",
-  "labels_held", "ert_changed", "settings_changed", "class_renamed", "set_aside_released",
+  "labels_held", "ert_changed", "settings_changed", "class_renamed", "classes_merged", "set_aside_released",
   "windows_settled", "boundary", "change_continued", "samples_repeated", "prior_shift",
   "features_drifting", "outlier_burst", "outlier_burst_continued", "shadow_alarm", "replay", "class_discovered",
   "labels_matched", "labels_missed", "class_proposed", "proposal_closed", "unknowns_learned",

@@ -179,6 +179,7 @@ function heard(kind, event, id) {
     const settings = Object.entries(event.settings).map(([name, value]) => `${name} is ${value ?? "none"}`);
     say(byId("said"), `From now on ${settings.join(", ")}${event.by ? `, asked for by ${event.by}` : ""}.`);
   }
+  if (kind === "classes_merged") say(byId("said"), `Class ${event.label_before} is part of class ${event.label} from now on${event.by ? `, asked for by ${event.by}` : ""}.`);
   if (kind === "class_renamed") say(byId("said"), `Class ${event.label_before} is called ${event.label} from now on${event.by ? `, asked for by ${event.by}` : ""}.`);
   if (kind === "entries_lost") say(byId("said"), `${plural(event.entries, "entry was", "entries were")} given up that no checkpoint held. What they brought may be sent again.`);
   if (kind === "samples_repeated") say(byId("said"), `From sample ${count(event.estimated_start_sample)} on samples come again that were learned before: no change.`);
@@ -187,7 +188,7 @@ function heard(kind, event, id) {
     say(byId("said"), `${names.join(", ")} ${names.length === 1 ? "creeps" : "creep"}: no boundary, and learned as it goes.`);
   }
   if (kind === "mode_changed" || kind === "ert_changed") void state();
-  if (kind === "class_proposed" || kind === "proposal_closed" || kind === "class_renamed") setTimeout(() => again("proposals"), STATE_MS);
+  if (kind === "class_proposed" || kind === "proposal_closed" || kind === "class_renamed" || kind === "classes_merged") setTimeout(() => again("proposals"), STATE_MS);
   if (kind === "outlier_burst" || kind === "outlier_burst_continued") void again("outliers");
   if (kind === "model_restored") setTimeout(everything, STATE_MS);
   if (kind === "missed") setTimeout(history, MISSED_MS);

@@ -861,6 +861,18 @@ def test_a_class_is_called_otherwise_and_back(gmr: Gmr, service: httpx2.Client) 
     assert done == {"applied": True, "label": before, "label_before": "so far unnamed"}
 
 
+def test_two_classes_become_one(gmr: Gmr, service: httpx2.Client) -> None:
+    known = [one["label"] for one in service.get("/model").json()["classes"]]
+    gmr("rename", known[0], "wron")  # so that no other test's class is gone for good
+    refused = gmr("merge", "wron", "x", status=2)
+    assert "never seen the class 'x'" in refused
+    told = gmr("merge", "wron", known[1], "--reason", "a typing error", "--by", "ada")
+    assert f"Class wron is part of class {known[1]}; version" in told
+    [row, *_] = [row for row in gmr("events").splitlines() if "classes_merged" in row]
+    assert f"label={known[1]} label_before=wron by=ada reason=a typing error" in row
+    assert [one["label"] for one in service.get("/model").json()["classes"]] == known[1:]
+
+
 # Completion
 
 

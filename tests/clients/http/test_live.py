@@ -345,6 +345,25 @@ async def test_a_class_is_called_otherwise_by_both_clients(url: str, client: GMR
     assert (event.data["label"], event.data["by"]) == ("nine", "ada")
 
 
+@pytest.mark.anyio
+async def test_two_classes_become_one_by_both_clients(url: str, client: GMRClient) -> None:
+    labels = client.wait_until_learned(30).labels
+    version = client.model().model_version
+    x = np.random.default_rng(3).random((10, client.model().features), np.float32)
+    client.ingest(x, labels=["nin", "nien"] * 5)
+    assert set(client.wait_until_learned(30).labels) == {*labels, "nin", "nien"}
+    async with AsyncGMRClient(url) as other:
+        assert (await other.merge_classes("nin", "nien", reason="a test", by="ada")).applied
+        assert set((await other.model()).labels) == {*labels, "nien"}
+        with pytest.raises(RequestRefused, match="never seen the class 'nin'"):
+            await other.merge_classes("nin", "nien")
+    assert client.merge_classes("nien", labels[0]).applied
+    assert client.model().labels == labels
+    assert client.model().model_version > version
+    [event, _] = client.kept_events(kinds=["classes_merged"])
+    assert (event.data["label"], event.data["label_before"]) == ("nien", "nin")
+
+
 def test_metrics_and_readiness_are_answered(client: GMRClient) -> None:
     assert "gmr_samples_ingested_total" in client.metrics()
     assert client.ready().ready

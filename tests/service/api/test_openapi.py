@@ -72,6 +72,7 @@ OPERATIONS = {
     "forget_feature_names": "delete /model/feature-names",
     "rollback": "post /model/rollback",
     "rename_class": "post /model/rename-class",
+    "merge_classes": "post /model/merge-classes",
     "release": "post /model/release",
     "download_checkpoint": "get /model/checkpoint",
     "upload_checkpoint": "put /model/checkpoint",

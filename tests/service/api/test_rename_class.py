@@ -121,7 +121,7 @@ def test_what_cannot_be_is_refused_before_it_is_in_the_stream(live: httpx2.Clien
     assert problem(ask(live, str(OTHER), NEW), 404, "unknown-class")["unknown"] == [str(OTHER)]
     taken = problem(ask(live, OLD, OTHER), 409, "class-exists")
     assert taken["label"] == OTHER
-    assert "two classes cannot become one" in taken["detail"]
+    assert "ask that the two become one" in taken["detail"]
     problem(ask(live, OLD, OLD), 409, "class-exists")  # as where the first answer was lost
     renamed(live, OLD, str(OTHER))  # text is no number
     assert letters(live) == []

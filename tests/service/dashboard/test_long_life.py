@@ -219,6 +219,11 @@ def test_entries_that_are_given_up_and_what_is_asked_for_are_told(
         other = {"kind": "class_renamed", "label": "lynx", "label_before": "cat", "by": None}
         page.evaluate(TELL, [other])
         expect(page.locator("#said")).to_have_text("Class cat is called lynx from now on.")
+        both = {"kind": "classes_merged", "label": "lynx", "label_before": "linx", "by": "ada"}
+        page.evaluate(TELL, [both])
+        expect(page.locator("#said")).to_have_text(
+            "Class linx is part of class lynx from now on, asked for by ada."
+        )
 
 
 def test_what_is_usual_is_not_asked_for_again_at_once_where_that_failed(

@@ -130,6 +130,24 @@ def test_in_between_a_class_goes_by_the_name_that_it_has_by_now(
     assert len(engine.asked) == 1
 
 
+def test_in_between_nothing_is_told_of_two_classes_that_have_become_one_but_how_they_were(
+    engine: SlowEngine, state: EngineState
+) -> None:
+    asking = RetentionSchedule(engine)
+    (before,) = asking.rows(state, quiet=False)
+    first, second = (one.label for one in before.classes)
+    state, _ = engine.merge_classes(state, first, second)
+    (row,) = asking.rows(state, quiet=False)
+    assert len(engine.asked) == 1
+    [one] = row.classes
+    assert (one.label, one.samples) == (second, sum(own.samples for own in before.classes))
+    assert one.accuracy_now == one.accuracy_then
+    (row,) = asking.rows(state, quiet=True)
+    assert len(engine.asked) == 2
+    assert row.accuracy_now is not None
+    assert row.accuracy_now >= one.accuracy_then
+
+
 def test_when_the_stream_is_quiet_it_is_asked_once_more(
     engine: SlowEngine, state: EngineState
 ) -> None:
