@@ -93,8 +93,12 @@ class BoundaryCrossing:
         # 3. Explain it by the model of before, and ask whether the new has come before.
         #    What step 2 has learned may hold some of the new, as the start is estimated.
         model = self.learning.learner.model(before.model.learner)
-        # Where every sample awaits its label, there are no others to look at.
-        shown_new = beginning or state.pending.awaiting.since(first)
+        # Samples that await their labels show it as well: nearly all may do so.
+        waiting = state.pending.awaiting.since(first)
+        together, new = (*together, *waiting), waiting
+        if mixed and verdict is not None:
+            _, new = self.change_type.mixture(before, waiting, verdict)
+        shown_new = (*beginning, *new)
         changed = self.change_type.shown(before, mixed, shown_new, verdict, together)
         explanation = explain(model, before, changed, verdict, self.inliers)
         severity, view = self.severity.of(before, changed, verdict)

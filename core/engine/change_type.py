@@ -12,6 +12,7 @@ Throughout: N samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from core.batch import UNLABELLED, Batch
 from core.drift.detector import Cause, Detector, Level, Verdict
 from core.engine.decision import Absorbed
 from core.engine.explanation import MOST_SAMPLES, evenly
+from core.engine.inliers import Inliers
 from core.engine.judgement import BatchPosition, evidence_of
 from core.engine.learning import Learning
 from core.engine.recurrence import mostly_labelled
@@ -34,6 +36,7 @@ from core.events import (
     PriorShift,
     SamplesRepeated,
 )
+from core.learners.learner import Scores
 from core.memory.burst import Burst
 from core.memory.fingerprints import NEARLY_ALL, fingerprints
 
@@ -43,6 +46,9 @@ and new."""
 
 TAIL = 0.5
 """Share of atypical samples next to the typical ones from which on they are the tail of these."""
+
+LOWER = 2.0
+"""Standard errors by which p-values of typical samples are lower where all have moved."""
 
 A_FEW = 3
 """Samples without a label that may be atypical by chance."""
@@ -55,10 +61,12 @@ class ChangeType:
     Arguments:
         detector: That spoke.
         learning: Teaches the model.
+        inliers: What p-values rest on.
     """
 
     detector: Detector[Any]
     learning: Learning
+    inliers: Inliers
 
     def burst(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict
@@ -184,17 +192,37 @@ class ChangeType:
         typical, atypical = self._log_likelihoods(state, old), self._log_likelihoods(state, new)
         if typical is None or atypical is None:
             return new
+        since = _split(together, sum(map(len, together)) - verdict.change_samples)[1]
         near = atypical > typical.min() - typical.std(correction=0)
-        if float(near.double().mean()) < TAIL:
+        if float(near.double().mean()) < TAIL and not self._moved(state, since):
             return new
-        return _split(together, sum(map(len, together)) - verdict.change_samples)[1]
+        return since
+
+    def _moved(self, state: EngineState, batches: tuple[Batch, ...]) -> bool:
+        """Whether those of these samples that look typical are less so than what came before.
+
+        Of a mixture they go on as before.
+        """
+        typical, _ = self._parted(state, batches)
+        scores = self._scores(state, typical)
+        p_values = None if scores is None else self.inliers.p_values(state, scores)
+        if p_values is None or not len(p_values):
+            return False
+        # Uniform where nothing has changed, and above that without the outliers.
+        lowest = 0.5 - LOWER / math.sqrt(12 * len(p_values))
+        return float(p_values.mean()) < lowest
 
     def _log_likelihoods(self, state: EngineState, batches: Sequence[Batch]) -> Tensor | None:
         """By the model of a state, of at most `MOST_SAMPLES`, (N,); None where there is none."""
-        raw = evenly([one.features for one in batches], MOST_SAMPLES)
-        learner = self.learning.learner
-        scores = learner.score(state.model.learner, state.standardiser.apply(raw))
+        scores = self._scores(state, batches)
         return None if scores is None else scores.log_likelihood.double()
+
+    def _scores(self, state: EngineState, batches: Sequence[Batch]) -> Scores | None:
+        """By the model of a state, of at most `MOST_SAMPLES`; None where there are none."""
+        if not batches:
+            return None
+        raw = evenly([one.features for one in batches], MOST_SAMPLES)
+        return self.learning.learner.score(state.model.learner, state.standardiser.apply(raw))
 
     def absorbed(
         self, state: EngineState, to_learn: Batch, position: BatchPosition, verdict: Verdict | None
@@ -274,7 +302,11 @@ class ChangeType:
             return []
         if verdict.cause in (Cause.UNKNOWN, Cause.LABELS, Cause.FEATURES):
             return []
-        batches = joined(state.pending.set_aside, to_learn)
+        start = _start_of(state, verdict)
+        since = state.pending.awaiting.suspect_since
+        # Samples that await their labels may be of no class at all.
+        waiting = state.pending.awaiting.since(start if since is None else min(start, since))
+        batches = (*joined(state.pending.set_aside, to_learn), *waiting)
         codes = codes_of(state, batches)
         named = codes[codes != UNLABELLED]
         if not mostly_labelled(codes) or int(named.max()) >= len(state.model.classes):
@@ -286,7 +318,6 @@ class ChangeType:
         alike &= _are_few(len(unnamed), int(unnamed.sum()) - A_FEW)
         if not alike or not bool(state.shown[named].all()):
             return []
-        start = _start_of(state, verdict)
         return [
             PriorShift(
                 sub_task=state.sub_task.number,

@@ -121,7 +121,7 @@ class Engine:
         self.judge = Judge(config, self.learner, self.detector, self.shadows, self.naming)
         self.delayed_labels = DelayedLabels(config, self.learning, self.naming)
         self.discovery = ClassDiscovery(config, Candidates(self.learner), self.delayed_labels)
-        self.change_type = ChangeType(self.detector, self.learning)
+        self.change_type = ChangeType(self.detector, self.learning, self.inliers)
         self.severity = Severity(self.learner, self.inliers)
         self.boundary = BoundaryCrossing(
             config,

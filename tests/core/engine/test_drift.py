@@ -694,3 +694,24 @@ def test_a_class_that_had_only_trickled_in_is_new_when_it_takes_over() -> None:
     _, events = play(engine, state, list(batches([1], 4, seed=3)))
     assert not of(PriorShift, events)
     assert of(BoundaryDetected, events)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_where_all_samples_have_moved_a_few_that_lie_far_out_are_not_taken_for_the_new(
+    size: int,
+) -> None:
+    draws = np.random.default_rng(1).standard_t(2.5, size=(2100, 16)).astype(np.float32)
+    draws[2000:, :8] += 2
+    rows = torch.from_numpy(draws)
+    engine = Engine(EngineConfig())
+    state = engine.start()
+    for batch in (*rows[:2000].split(100), *rows[2000:].split(size)):
+        state, events = engine.step(state, Batch(batch))
+        if found := of(BoundaryDetected, events):
+            break
+    (boundary,) = found
+    assert boundary.mixed_samples > 10  # they look typical, most of them
+    assert boundary.explanation["samples"] > boundary.mixed_samples
+    named = {one["feature"] for one in boundary.explanation["features"]}
+    assert named
+    assert named <= set(range(8))
