@@ -11,8 +11,8 @@ Throughout: N samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

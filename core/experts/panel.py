@@ -52,6 +52,11 @@ FEWEST_ROWS = 32
 ROWS_PER_FEATURE = 1 / 4
 """The same where there are many features, for each of them: solving is dearer then."""
 
+FIRST_ROWS = 8
+ROWS_PER_LABEL = 1 / 4
+"""The same at first where only Gaussians learn, and later for each sample that they have learned:
+until these are as many as features, solving is no dearer than waiting."""
+
 FEWEST_QUICK_ROWS = 4
 """The same for Gaussians, which are cheaper, and quicker to learn."""
 
@@ -496,12 +501,22 @@ class Panel:
         panel = replace(
             panel, rows=torch.cat([panel.rows, x]), codes=torch.cat([panel.codes, codes])
         )
-        fewest = fewest_rows(x.shape[1])
+        fewest = self._fewest_rows
         if len(panel.rows) >= fewest:
             mine = before is not None and panel.forests is not before.forests
             return panel._added_up(n_classes, trees_in_place=mine)
         quick = FEWEST_QUICK_ROWS * fewest // FEWEST_ROWS if panel._all_learn else fewest
         return panel._told(n_classes) if len(panel.rows) - panel.told >= quick else panel
+
+    @property
+    def _fewest_rows(self) -> int:
+        """Samples that are added up at a time, by now."""
+        most = fewest_rows(self._n_features)
+        if self._all_learn:
+            return most
+        # With few labels all is in the newest: those who know little learn from few.
+        heard = float(self.gaussians.mass[-1].sum())
+        return min(most, max(FIRST_ROWS, round(ROWS_PER_LABEL * heard)))
 
     def _sketched(self, sketch: Sketch, x: Tensor, codes: Tensor) -> tuple[Panel, Tensor, Tensor]:
         """Samples that can be learned now, as sums; until they say what the scale is they wait."""

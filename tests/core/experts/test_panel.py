@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from core.experts.gaussians import HORIZONS
 from core.experts.panel import (
     DEFERENCE,
     FEWEST_ROWS,
+    FIRST_ROWS,
     MOST_FOR_ALL,
     MOST_PIECES,
     Advice,
@@ -357,7 +359,7 @@ def test_of_many_features_a_class_that_the_mixture_has_yet_to_learn_is_named() -
 
 
 def test_of_many_features_nothing_raw_stays_behind_a_boundary() -> None:
-    panel = taught(MANY, 630)
+    panel = taught(MANY, 680)
     assert panel.raw > 0
     after = panel.without_raw()
     assert after.raw == 0
@@ -366,13 +368,29 @@ def test_of_many_features_nothing_raw_stays_behind_a_boundary() -> None:
     assert float((named.argmax(1) == codes).double().mean()) > 0.65
 
 
-def test_of_many_features_nobody_learns_before_enough_samples_wait() -> None:
+def test_of_many_features_few_labels_are_learned_at_once_and_later_ones_together() -> None:
     panel, fewest = Panel.start(MANY), fewest_rows(MANY)
-    assert panel is not None
-    x, codes = samples(fewest, MANY, 0)
-    waiting = panel.learned(x[:-1], codes[:-1], 3)
-    assert (waiting.told, len(waiting.rows)) == (0, fewest - 1)
-    assert len(waiting.learned(x[-1:], codes[-1:], 3).rows) == 0
+    x, codes = samples(6 * fewest, MANY, 0)
+    learned_at = [0]
+    for row in range(len(x)):
+        panel = panel.learned(x[row : row + 1], codes[row : row + 1], 3)
+        if not len(panel.rows):
+            learned_at.append(row + 1)
+    waits = [now - before for before, now in pairwise(learned_at)]
+    assert waits[0] == FIRST_ROWS
+    assert waits == sorted(waits)
+    assert waits[-1] == fewest
+
+
+def test_of_many_features_classes_are_told_by_two_dozen_labels() -> None:
+    panel = Panel.start(MANY)
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.arange(224) % 3
+    x = torch.randn(224, MANY, generator=generator, dtype=torch.float64)
+    x[:, :60] += 2.0 * (codes[:, None] == torch.arange(60) // 20)
+    panel = panel.learned(x[:24], codes[:24], 3)
+    named = panel.rules.advice(x[24:], even(200, 3)).probabilities.argmax(1)
+    assert float((named == codes[24:]).double().mean()) > 0.9
 
 
 def test_labels_are_a_surprise_to_whoever_is_best_just_now(
