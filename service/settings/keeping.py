@@ -73,8 +73,9 @@ class KeepingSettings(BaseSettings):
         1.0,
         ge=0.05,
         le=3600,
-        description="Quiet seconds after which batches set aside are decided about, and samples "
-        "that wait in a window are taken into the model.",
+        description="Quiet seconds after which samples that wait in a window are taken into the "
+        "model; and batches set aside are decided about, where three usual gaps between batches "
+        "are no longer.",
     )
     drain_timeout_s: float = Field(
         10.0, ge=0, le=3600, description="Seconds to learn what is in the stream when stopping."

@@ -88,7 +88,9 @@ class Assembly:
         totals.detectors = detector_table.begun(totals.detectors, settings.detector, shadows)
         metrics, starts = TrainerMetrics(), Starts(feed)
         journal = Journal(feed, totals, metrics, settings.webhook_kinds)
-        own_entries = OwnEntries(settings, engine, feed, now.state.stream.samples)
+        own_entries = OwnEntries(
+            settings, engine, feed, now.state.stream.samples, now.position.last_entry_id
+        )
         interval_s = settings.publish_interval_s
         publishing = PublishSchedule(engine, feed, files, journal, metrics, interval_s)
         checkpoints = CheckpointSchedule(

@@ -18,6 +18,7 @@ from core.engine.state import EngineState
 from service.broker.entries import Entry
 from service.broker.feed import Feed
 from service.settings import Settings
+from service.trainer.arrivals import Arrivals
 from service.trainer.gate import GATE, Gate
 from service.trainer.label_wait import LabelWait
 from service.trainer.run_time_target import RunTimeTarget
@@ -25,6 +26,9 @@ from service.wire import Control
 
 STIRRING: Final = frozenset({"batch", "labels", "name", "mode", "rollback", "restore"})
 """Kinds of entries after which there may be something to settle again."""
+
+ARRIVING: Final = frozenset({"batch", "labels"})
+"""Kinds of entries that tell how fast the stream goes."""
 
 JOIN_AGAIN_S: Final = 1.0
 """Seconds after which an entry to join that was not read is appended again: Redis may have lost it.
@@ -39,11 +43,16 @@ class OwnEntries:
         engine: Whose states are given.
         feed: By which to append.
         samples: Of the stream so far.
+        last_entry_id: That was dealt with before.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, feed: Feed, samples: int) -> None:
+    def __init__(
+        self, settings: Settings, engine: Engine, feed: Feed, samples: int, last_entry_id: str
+    ) -> None:
         self._engine = engine
         self._feed = feed
+        self._arrivals = Arrivals(last_entry_id)
+        self._settle_after_s = settings.settle_after_s
         self._settling = False  # an entry to settle was appended since the last batch
         self._label_wait = LabelWait(settings.label_wait_s)
         self._joined_at: float | None = None  # when an entry to join was appended, not read yet
@@ -72,12 +81,22 @@ class OwnEntries:
             self._checking = False
         elif applied and kind in STIRRING:
             self._settling = False
+        if kind in ARRIVING:
+            self._arrivals.note(entry.id)
 
-    def settle(self, state: EngineState, *, quiet: bool) -> None:
-        """Say that the stream is quiet, where that would change anything."""
+    def settle(self, state: EngineState, *, quiet_s: float) -> None:
+        """Say that the stream is quiet, where that would change anything.
+
+        What is set aside is released then, and so waits for a stream that is silent as it goes.
+
+        Arguments:
+            state: With what would be settled.
+            quiet_s: Seconds since the last entry.
+        """
         if self._settling or self._engine.is_settled(state):
             return
-        if quiet:
+        silence_s = self._arrivals.silence_s if state.suspected else 0.0
+        if quiet_s >= max(self._settle_after_s, silence_s):
             self._settling = True  # once, until the next batch
             self._feed.append(Control("settle"))
 

@@ -276,7 +276,7 @@ class ModelWriter:
         if self._parts.joining.is_open:
             self._parts.own_entries.join()
         else:
-            self._parts.own_entries.settle(self._intake.now.state, quiet=self._is_quiet())
+            self._parts.own_entries.settle(self._intake.now.state, quiet_s=self._quiet_s)
         self._keep_house(crowded=crowded)
 
     def ring(self) -> None:
@@ -461,8 +461,12 @@ class ModelWriter:
         )
 
     def _is_quiet(self, seconds: float | None = None) -> bool:
-        wanted = self._settings.settle_after_s if seconds is None else seconds
-        return time.monotonic() - self._intake.learned_at >= wanted
+        return self._quiet_s >= (self._settings.settle_after_s if seconds is None else seconds)
+
+    @property
+    def _quiet_s(self) -> float:
+        """Seconds since the last entry."""
+        return time.monotonic() - self._intake.learned_at
 
     def _is_stopping(self) -> bool:
         return self._stop_asked_at is not None

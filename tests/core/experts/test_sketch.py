@@ -133,7 +133,7 @@ def test_before_the_scale_is_known_samples_wait_as_they_came() -> None:
     known = panel.learned(x[-1:], codes[-1:], CLASSES)
     assert known.sketch is not None
     assert known.sketch.is_known
-    assert known.rows.shape == (FEWEST_ROWS, SIZE)
+    assert known.rows.shape == (0, SIZE)  # they are learned at once
     assert_identical(known, Panel.start(VERY_MANY).learned(x, codes, CLASSES))
 
 
