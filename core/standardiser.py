@@ -33,6 +33,9 @@ drown them."""
 CLIP = 1000.0
 """Features are cut off here, once standardised: a broken sensor's 1e30 must not overflow."""
 
+OF_ITS_SIZE = 0.1
+"""Deviation of a feature that has not varied yet, as part of its value, at most; of 0 it is 1."""
+
 LEARNED_RANGE = (-20.0, 20.0)
 LEARNED_RANGE_OF_IMAGES = (-1.0, 2.0)
 """Features are clipped to these to be learned, once standardised: one a thousand deviations away
@@ -331,9 +334,15 @@ class Standardiser:
         if self.identity or self.samples == 0:
             return self
         deviation = (self.squares / self.samples).sqrt()
-        # A feature that has not varied yet is given the scale that is usual among the others.
+        # A feature that has not varied yet is given the scale that is usual among the others, or
+        # one of its own where that is smaller: the others may be in bytes, and it a flag.
         varies = self._varies(self.mean, deviation)
-        usual = deviation[varies].median() if bool(varies.any()) else deviation.new_ones(())
+        if bool(varies.any()):
+            size = self.mean.abs()
+            own = torch.where(size > SMALLEST_DEVIATION, size * OF_ITS_SIZE, 1.0)
+            usual = torch.minimum(deviation[varies].median(), own)
+        else:
+            usual = torch.ones_like(deviation)
         scale = torch.where(varies, deviation, usual)
         return replace(self, shift=self.mean.to(self.shift), scale=scale.to(self.scale))
 

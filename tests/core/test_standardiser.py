@@ -227,12 +227,15 @@ def test_samples_far_out_are_strays_while_they_are_few() -> None:
 # Edges ------------------------------------------------------------------------------------
 
 
-def test_a_constant_feature_gets_the_usual_scale_of_the_others() -> None:
+def test_a_constant_feature_gets_the_usual_scale_of_the_others_or_a_tenth_of_its_size() -> None:
     x = normal(500, 3) * torch.tensor([10.0, 20.0, 40.0])
-    x = torch.cat([x, torch.full((500, 1), 7.0)], 1)
+    x = torch.cat([x, torch.tensor([7.0, 1e6, 0.0]).expand(500, 3)], 1)
     standardiser = Standardiser.of(x)
-    assert standardiser.scale[3] == standardiser.scale[1]
-    assert torch.equal(standardiser.apply(x)[:, 3], torch.zeros(500))
+    expected = torch.stack([torch.tensor(0.7), standardiser.scale[1], torch.tensor(1.0)])
+    torch.testing.assert_close(standardiser.scale[3:], expected)
+    assert torch.equal(standardiser.apply(x)[:, 3:], torch.zeros(500, 3))
+    small = Standardiser.of(x[:, [0, 5]] / 100)
+    assert small.scale[1] == small.scale[0]
 
 
 def test_a_single_sample_and_equal_samples_get_a_scale_of_one() -> None:

@@ -279,3 +279,32 @@ def test_rows_of_a_labelled_table_follow_a_pause_and_no_fit_of_a_single_class() 
     old, new = (one.model.calibration.current[0].rows for one in (state, settled))
     assert len(old) == len(new)
     assert not torch.equal(old, new)
+
+
+@pytest.mark.parametrize("spread", [1.0, 20.0, 1e6])
+def test_a_feature_that_never_varied_is_watched_whatever_units_the_others_have(
+    spread: float,
+) -> None:
+    generator = torch.Generator().manual_seed(3)
+
+    def rows(n: int, count: float, flag: float) -> Tensor:
+        others = spread * (5 + torch.randn(n, 6, generator=generator))
+        return torch.cat([others, torch.tensor([count, flag]).expand(n, 2)], 1)
+
+    engine = Engine(EngineConfig())
+    state = engine.start()
+    for _ in range(30):
+        state, _ = engine.step(state, Batch(rows(100, 0, 1)))
+    snapshot = engine.snapshot(state)
+    for count, flag in ((50, 1), (0, 0)):
+        p_values = snapshot.outliers(rows(200, count, flag)).p_values
+        assert p_values is not None
+        assert float((p_values < 0.02).double().mean()) > 0.9
+    usual = snapshot.outliers(rows(500, 0, 1)).p_values
+    assert usual is not None
+    assert float((usual < 0.05).double().mean()) < 0.1
+    happened = []
+    for _ in range(10):
+        state, events = engine.step(state, Batch(rows(100, 0, 0)))
+        happened += [event.kind for event in events]
+    assert "boundary" in happened
