@@ -17,6 +17,7 @@ import { tellRefused } from "./key.js";
 import * as gate from "./gate.js";
 import { showModels } from "./models.js";
 import * as modes from "./modes.js";
+import * as names from "./names.js";
 import { showOutliers } from "./outliers.js";
 import { showProposals } from "./proposals.js";
 import { showRetention } from "./retention.js";
@@ -215,6 +216,7 @@ function drawNow() {
   void keepUsual(model, draw);
   showStatus({ drift, model, samples: subTasks(boundaries, drift).at(-1)?.samples ?? null, rate: known.throughput.rate, boundary: past.at(-1) ?? null, report: known.report, reached, problem: known.problem });
   showClasses(drift);
+  names.showNames(model);
   showShares(drift);
   showFeatures(drift, model);
   showDetectors(drift, curve.points);
@@ -278,6 +280,7 @@ new MutationObserver(() => {
 addEventListener("hashchange", route);
 modes.listen(() => void state());
 gate.listen(() => void state());
+names.listen(() => void state());
 sample.begin(() => known.model);
 void route();
 void state();
