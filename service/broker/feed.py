@@ -30,6 +30,7 @@ from service.broker.lease import Lease
 from service.broker.reader import READ_BYTES, read_next
 from service.broker.report_queue import ReportQueue
 from service.broker.requests import Requests
+from service.broker.travelling_names import TravellingNames
 from service.settings import MIB, Settings
 from service.wire import Control
 
@@ -184,6 +185,7 @@ class Feed(Fenced):
         super().__init__(client, model, lease, give_up, replicas, patience_s)
         self.reports = ReportQueue(self, events_length, history_length)
         self.requests = Requests(self)
+        self.feature_names = TravellingNames(self)
         self.kept_versions = KeptVersions(self)
         self.dead_letters = Burial(self, dead_letters_length, dead_letters_bytes)
         self._read_to = Position()

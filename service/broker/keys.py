@@ -85,6 +85,11 @@ class Keys:
         return self._key("feature-names")
 
     @property
+    def feature_names_from(self) -> str:
+        """The newest upload whose names of features were taken over: its entry."""
+        return self._key("feature-names-from")
+
+    @property
     def applied(self) -> str:
         """How many entries had been removed in all when the input stream was last trimmed."""
         return self._key("applied")

@@ -53,6 +53,7 @@ class Restored:
         without_raw: Whether it was kept without raw samples.
         totals: What was counted when that version was kept.
         checkpoint: What was uploaded.
+        feature_names: That came with it.
     """
 
     origin: str
@@ -63,6 +64,7 @@ class Restored:
     without_raw: bool = False
     totals: Totals | None = field(default=None, repr=False)
     checkpoint: bytes | None = field(default=None, repr=False)
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -159,14 +161,14 @@ class Applier:
     def _restore(self, before: Standing, entry: Entry, asked: Control) -> Applied:
         """Go on from a checkpoint that was uploaded."""
         data = asked.checkpoint if asked.upload is None else self._feed.requests.fetch(asked.upload)
-        uploaded = self._saver.parse(data or b"")
+        uploaded, names = self._saver.parse(data or b"")
         state, events = self._engine.restore(before.state, uploaded, "checkpoint")
         self._saver.try_out(state)
         branch, ledger = before.branch.uploaded(entry.id), before.ledger.uploaded(state)
         return Applied(
             Standing(state, before.position, branch, ledger),
             events,
-            Restored("checkpoint", checkpoint=data),
+            Restored("checkpoint", checkpoint=data, feature_names=names),
         )
 
     def _check_key(self, state: EngineState, batch: RawBatch, entry: Entry) -> None:

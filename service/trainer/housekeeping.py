@@ -25,7 +25,7 @@ from service.trainer.own_entries import OwnEntries
 from service.trainer.pace import NEVER, Pace
 from service.trainer.publish_schedule import PublishSchedule
 from service.trainer.reporter import Reporter
-from service.trainer.saver import Saver
+from service.trainer.saver import Checkpoint, Saver
 from service.trainer.standing import Standing
 
 logger = logging.getLogger(__name__)
@@ -165,16 +165,21 @@ class Housekeeping:
             request_id, _, version = rest.partition(" ")
             if what == "checkpoint" and request_id and not version:
                 checkpoint = self._checkpoints.checkpoint(now)
-                self._feed.requests.answer(request_id, self._saver.dump(checkpoint))
+                self._feed.requests.answer(request_id, self._to_send(checkpoint))
             elif what == "checkpoint" and request_id and version.isdecimal():
                 self._answer_with(request_id, int(version))
             else:
                 logger.warning("unknown request %r", request[:80])
 
+    def _to_send(self, checkpoint: Checkpoint) -> bytes:
+        """A state with what people call its features."""
+        names = self._feed.feature_names.kept(checkpoint.state.n_features)
+        return self._saver.dump(checkpoint, names)
+
     def _answer_with(self, request_id: str, version: int) -> None:
         """Send a reader the state of a kept version, or why there is none."""
         try:
-            data = self._saver.dump(self._saver.find(version))
+            data = self._to_send(self._saver.find(version))
         except StoreUnavailable as error:
             detail = f"Version {version} cannot be read for the moment: {error}. Ask again."
             self._feed.requests.refuse(request_id, Refusal(detail, None))

@@ -156,6 +156,7 @@ class Intake:
             self._parts.saver.restored(version, origin, before.position.entries_applied + 1)
             self._parts.publishing.restored()
             self._parts.reporter.features(state)
+            self._parts.reporter.feature_names(applied.restored.feature_names, entry.id)
             self._parts.checkpoints.soon()
         elif entry.text("kind") == "mode":
             self._parts.publishing.soon()

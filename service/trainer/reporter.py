@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import orjson
@@ -132,6 +133,16 @@ class Reporter:
         n_features = state.n_features or self._settings.n_features
         if n_features is not None:
             self._feed.reports.put(self._feed.keys.features, b"%d" % n_features)
+
+    def feature_names(self, names: Sequence[str] | None, entry_id: str) -> None:
+        """Say what the features of a model from elsewhere are called, where that came with it.
+
+        Arguments:
+            names: In the order of the features; None leaves those that are kept.
+            entry_id: By which the model came.
+        """
+        if names is not None:
+            self._feed.feature_names.take(names, entry_id)
 
     def no_features(self) -> None:
         """Say that no batch has decided on D."""

@@ -17,7 +17,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -39,6 +39,7 @@ from core.errors import (
 )
 from service.broker.branch import Branch
 from service.broker.entries import Position, next_id
+from service.broker.names_in_checkpoint import names_in, with_them
 from service.store.kept import (
     BEFORE_BOUNDARY,
     HELD,
@@ -236,11 +237,18 @@ class Saver:
         else:
             self._thread.shutdown()
 
-    def dump(self, checkpoint: Checkpoint) -> bytes:
-        """A state as the bytes of a checkpoint."""
-        return self._dump(checkpoint, self._engine.config)
+    def dump(self, checkpoint: Checkpoint, names: Sequence[str] | None = None) -> bytes:
+        """A state as the bytes of a checkpoint.
 
-    def _dump(self, checkpoint: Checkpoint, config: EngineConfig) -> bytes:
+        Arguments:
+            checkpoint: The state.
+            names: Of its features, where it is sent away; they are no part of the state.
+        """
+        return self._dump(checkpoint, self._engine.config, names)
+
+    def _dump(
+        self, checkpoint: Checkpoint, config: EngineConfig, names: Sequence[str] | None = None
+    ) -> bytes:
         metadata = {
             "last_entry_id": checkpoint.position.last_entry_id,
             "entries_applied": str(checkpoint.position.entries_applied),
@@ -257,6 +265,8 @@ class Saver:
             metadata["ledger"] = checkpoint.ledger.to_json()
         if checkpoint.gate is not None:
             metadata["gate"] = checkpoint.gate.to_json()
+        if names is not None:
+            metadata = with_them(metadata, names)
         return dump(checkpoint.state, config, metadata)
 
     def _write(self, checkpoint: Checkpoint, note: dict[str, Any], twin: bool) -> Saved | None:
@@ -402,17 +412,17 @@ class Saver:
                 return checkpoint
         raise UnknownVersion.among(version, (one.version for one in kept))
 
-    def parse(self, data: bytes) -> EngineState:
-        """The state in an uploaded checkpoint.
+    def parse(self, data: bytes) -> tuple[EngineState, tuple[str, ...] | None]:
+        """The state in an uploaded checkpoint, and the names of its features, if it has some.
 
         Raises:
             InvalidCheckpoint: It cannot be read, belongs to another kind of model, or is none
                 that an engine can go on from.
         """
-        state, config, _ = load(data, self._engine.device)
+        state, config, text = load(data, self._engine.device)
         self._check_kind(config)
         check_values(state)
-        return state
+        return state, names_in(text, state.n_features)
 
     def try_out(self, state: EngineState) -> None:
         """Return where the engine can go on from a state.

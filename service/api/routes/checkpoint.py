@@ -18,6 +18,8 @@ from service.api.negotiation import OCTETS, SAFETENSORS
 from service.api.openapi import binary_body, forms, problems
 from service.api.parts import Parts, parts_of
 from service.api.query import StrictRoute
+from service.broker.feature_names import FeatureNames
+from service.broker.names_in_checkpoint import names_in
 from service.broker.pieces import PIECE_BYTES
 from service.broker.records import Refusal
 from service.broker.stream_errors import BacklogFull
@@ -51,8 +53,8 @@ async def download(
     ] = None,
 ) -> Response:
     """Everything: the model, the detector, the random state, the raw samples of the current
-    sub-task's window. A model that goes on from it goes on bit for bit. A kept version of a
-    sub-task that has ended has no raw samples any more."""
+    sub-task's window, and what people call the features. A kept version of a sub-task that has
+    ended has no raw samples any more."""
     parts = parts_of(request)
     answer = await parts.stream.transfers.request_checkpoint(ANSWER_TIMEOUT_S, version)
     if isinstance(answer, Refusal):
@@ -88,7 +90,8 @@ async def download(
 )
 async def upload(request: Request) -> Response:
     """Takes its place in the stream, after what was accepted before it. It may have
-    GMR_MAX_CHECKPOINT_BYTES."""
+    GMR_MAX_CHECKPOINT_BYTES. Names of features that it has take the place of those that are
+    kept."""
     parts = parts_of(request)
     media_type(request, (SAFETENSORS, OCTETS))
     waiting = await parts.stream.transfers.uploads()
@@ -100,12 +103,16 @@ async def upload(request: Request) -> Response:
         )
     parts.uploading += 1
     try:
-        received, n_features = await _receive(request, parts)
+        received, n_features, names = await _receive(request, parts)
     finally:
         parts.uploading -= 1
     try:
         return await apply(
-            parts, Control("restore", upload=received), APPLY_TIMEOUT_S, n_features=n_features
+            parts,
+            Control("restore", upload=received),
+            APPLY_TIMEOUT_S,
+            n_features=n_features,
+            warning=await _other_names(parts, names),
         )
     except ShapeMismatch as error:
         await parts.stream.transfers.drop_upload(received.id)
@@ -113,17 +120,31 @@ async def upload(request: Request) -> Response:
         raise InvalidCheckpoint.features(expected=expected, got=n_features) from None
 
 
-async def _receive(request: Request, parts: Parts) -> tuple[Upload, int | None]:
+async def _other_names(parts: Parts, names: tuple[str, ...] | None) -> str | None:
+    """What to tell of names that come with a checkpoint; None where they are no news."""
+    kept = None if names is None else await FeatureNames(parts.stream).kept()
+    if kept in (None, names):
+        return None
+    return (
+        "The names of features in the checkpoint take the place of others that were kept. PUT "
+        "/model/feature-names names them otherwise."
+    )
+
+
+async def _receive(
+    request: Request, parts: Parts
+) -> tuple[Upload, int | None, tuple[str, ...] | None]:
     """Put the body into Redis piece by piece, and check it on the way.
 
     A wrong file is refused before any entry of the stream names it.
 
     Returns:
-        Where it lies, and its D, as far as its header tells.
+        Where it lies, its D, as far as its header tells, and the names of its features.
 
     Raises:
         BodyTooLarge: There is more of it than may be.
-        InvalidCheckpoint: The bytes are no checkpoint, or a damaged one.
+        InvalidCheckpoint: The bytes are no checkpoint, or a damaged one, or names of features in it
+            will not do.
     """
     id, limit = uuid.uuid4().hex, parts.settings.max_checkpoint_bytes
     check, digest = verifier(), hashlib.sha256()
@@ -139,6 +160,8 @@ async def _receive(request: Request, parts: Parts) -> tuple[Upload, int | None]:
                 del waiting[:PIECE_BYTES]
                 n_pieces += 1
         check.finish()
+        n_features = features_of(check)
+        names = names_in(check.text, n_features)
         if waiting:
             await parts.stream.transfers.put_piece(id, n_pieces, bytes(waiting))
             n_pieces += 1
@@ -146,4 +169,4 @@ async def _receive(request: Request, parts: Parts) -> tuple[Upload, int | None]:
         if n_pieces:
             await parts.stream.transfers.drop_upload(id)
         raise
-    return Upload(id, n_pieces, size, digest.hexdigest()), features_of(check)
+    return Upload(id, n_pieces, size, digest.hexdigest()), n_features, names
