@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -45,6 +46,7 @@ from clients.http.answers import (
 from clients.http.awaited import Awaited
 from clients.http.client import Labels, SampleIds
 from clients.http.errors import RequestRefused
+from clients.http.feature_order import columns_of
 from clients.http.replacing import check_another, check_empty, taken_along
 from clients.http.subscription import Feed, position
 
@@ -63,8 +65,9 @@ class AsyncGMRClient(Awaited):
         sample_ids: SampleIds | None = None,
     ) -> Ingested:
         """See `GMRClient.ingest`."""
-        features = self._rounding.looked_at(features)
-        return await self.send(calls.ingest(features, labels, batch_id, sample_ids))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.ingest, labels=labels, batch_id=batch_id, sample_ids=sample_ids)
+        return await self._drive(self._order.sent(call, rows, columns_of(features)))
 
     async def ingest_state(self) -> IngestState:
         """See `GMRClient.ingest_state`."""
@@ -86,8 +89,9 @@ class AsyncGMRClient(Awaited):
         self, features: ArrayLike, *, unknown_rate: float | None = None, p_values: bool = False
     ) -> Classification:
         """See `GMRClient.classify`."""
-        features = self._rounding.looked_at(features)
-        return await self.send(calls.classify(features, unknown_rate, p_values))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.classify, unknown_rate=unknown_rate, p_values=p_values)
+        return await self._drive(self._order.sent(call, rows, columns_of(features)))
 
     async def outliers(
         self,
@@ -97,8 +101,9 @@ class AsyncGMRClient(Awaited):
         false_positive_rate: float | None = None,
     ) -> OutlierScores:
         """See `GMRClient.outliers`."""
-        features = self._rounding.looked_at(features)
-        return await self.send(calls.outliers(features, c, false_positive_rate))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.outliers, c=c, false_positive_rate=false_positive_rate)
+        return await self._drive(self._order.sent(call, rows, columns_of(features)))
 
     async def sample(
         self,
@@ -357,6 +362,7 @@ class AsyncGMRClient(Awaited):
     async def name_features(self, names: Sequence[str] | None) -> None:
         """See `GMRClient.name_features`."""
         await self.send(calls.name_features(names))
+        self._order.forget()
 
     async def checkpoint(self, version: int | None = None) -> bytes:
         """See `GMRClient.checkpoint`."""

@@ -16,6 +16,7 @@ from clients.http.address import address, headers_of
 from clients.http.calls import Call
 from clients.http.errors import ClientError, ServiceError
 from clients.http.exchange import CONNECT_S, asked_of, id_of, reply_of, unreachable
+from clients.http.feature_order import FeatureOrder
 from clients.http.retry import RetryPolicy
 from clients.http.subscription import Feed
 from clients.http.trust import trusted
@@ -46,6 +47,7 @@ class Awaited:
         self.url = address(url, model)
         self._retry = RetryPolicy() if retry is None else retry
         self._rounding = Rounding()
+        self._order = FeatureOrder()
         self._http = httpx2.AsyncClient(
             base_url=self.url,
             timeout=httpx2.Timeout(timeout, connect=CONNECT_S),

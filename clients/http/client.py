@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +56,7 @@ from clients.http.answers import (
 )
 from clients.http.blocking import Blocking
 from clients.http.errors import RequestRefused
+from clients.http.feature_order import columns_of
 from clients.http.missing import Column
 from clients.http.replacing import check_another, check_empty, taken_along
 from clients.http.retry import RetryPolicy
@@ -103,7 +105,8 @@ class GMRClient(Blocking):
 
         Arguments:
             features: Samples, with shape (N, D). uint8 (k means k/255), float16 and float32
-                travel as they are, anything else as float32.
+                travel as they are, anything else as float32. Of a DataFrame the columns are
+                taken by the names that the model keeps, if it keeps any.
             labels: One integer, string or None per sample; a list, an array or a column of
                 pandas. NaN and pandas' NA are None.
             batch_id: Name it yourself to make sending it again safe across restarts.
@@ -111,8 +114,9 @@ class GMRClient(Blocking):
                 sample with an id and no label waits for its label (see `label`) before it is
                 learned.
         """
-        features = self._rounding.looked_at(features)
-        return self.send(calls.ingest(features, labels, batch_id, sample_ids))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.ingest, labels=labels, batch_id=batch_id, sample_ids=sample_ids)
+        return self._drive(self._order.sent(call, rows, columns_of(features)))
 
     def ingest_state(self) -> IngestState:
         """What a sender has to know: shape of samples, backlog, and where the model stands.
@@ -153,7 +157,7 @@ class GMRClient(Blocking):
         """The most probable class of each sample.
 
         Arguments:
-            features: Samples, with shape (N, D).
+            features: Samples, with shape (N, D), as for `ingest`.
             unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown;
                 without it nothing is.
             p_values: Whether to answer p-values; a rate does so, too. They take longer than the
@@ -162,8 +166,9 @@ class GMRClient(Blocking):
         Raises:
             NotLearnedYet: no class is known.
         """
-        features = self._rounding.looked_at(features)
-        return self.send(calls.classify(features, unknown_rate, p_values))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.classify, unknown_rate=unknown_rate, p_values=p_values)
+        return self._drive(self._order.sent(call, rows, columns_of(features)))
 
     def outliers(
         self,
@@ -175,14 +180,15 @@ class GMRClient(Blocking):
         """How typical each sample is of what has been learned.
 
         Arguments:
-            features: Samples, with shape (N, D).
+            features: Samples, with shape (N, D), as for `ingest`.
             c: Standard deviations of the log-likelihood below its running mean at which
                 outliers begin.
             false_positive_rate: Instead of `c`, share of inliers, above 0 and below 1, that
                 may be called outliers, by their p-values. With neither: the service's own.
         """
-        features = self._rounding.looked_at(features)
-        return self.send(calls.outliers(features, c, false_positive_rate))
+        rows = self._rounding.looked_at(features)
+        call = partial(calls.outliers, c=c, false_positive_rate=false_positive_rate)
+        return self._drive(self._order.sent(call, rows, columns_of(features)))
 
     def sample(
         self,
@@ -665,6 +671,7 @@ class GMRClient(Blocking):
             RequestRefused: They are not D texts.
         """
         self.send(calls.name_features(names))
+        self._order.forget()
 
     def checkpoint(self, version: int | None = None) -> bytes:
         """The whole state, to be kept or restored elsewhere.

@@ -6,7 +6,7 @@ learned, or answered, without an error: every number of it would be wrong.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clients.data.encoding import TableEncoding
 from clients.data.files import Rows, Source
@@ -25,15 +24,13 @@ from clients.data.live import LiveInput, open_samples
 from clients.data.standard_input import title_of
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
+from clients.http.feature_order import listed, places
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import check_reachable
 from clients.sending.image_shape import check_image_shape
 from clients.sending.samples import ProgressListener, Totals
 from core.counted import counted
 from service.wire import SampleId
-
-_MOST_TOLD = 5
-"""Names in a message; of the others it tells how many they are."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class NameMatcher:
             raise InputError(_refusal(source, names, kept, lacking))
         if twice := (Counter(names) - Counter(kept)).keys() & set(kept):
             raise InputError(
-                f"{source.path} has more than one column that is called {_listed(sorted(twice))}, "
+                f"{source.path} has more than one column that is called {listed(sorted(twice))}, "
                 f"and the service fewer; nothing was sent. Expected names that say which is which. "
                 f"Rename them, or choose columns by index with --columns and --by-place."
             )
@@ -151,7 +148,7 @@ class NameMatcher:
         if others:
             remarks.append(
                 f"Of {title_of(source.path)} only the service's features were taken; "
-                f"{_listed(others)} "
+                f"{listed(others)} "
                 f"{'is none' if len(others) == 1 else 'are none'} and "
                 f"{'was' if len(others) == 1 else 'were'} left out. (Labels and ids are named with "
                 f"--label-column and --id-column.)"
@@ -234,7 +231,7 @@ class InOrder:
         self.n_samples, self.n_features = source.n_samples, len(names)
         self.labelled = source.labelled
         self.feature_names: tuple[str, ...] | None = names
-        self._order = _places(source.feature_names or (), names)
+        self._order = places(source.feature_names or (), names)
 
     def read(self, size: int, start: int = 0) -> Iterator[Rows]:
         """See `Source`."""
@@ -269,19 +266,6 @@ class NamesAfterFirst:
             self._client.name_features(names)
 
 
-def _places(names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
-    """Where each of the names that are wanted stands.
-
-    Example:
-        >>> _places(["b", "a", "b"], ["a", "b", "b"]).tolist()
-        [1, 0, 2]
-    """
-    places = defaultdict[str, list[int]](list)
-    for place, name in enumerate(names):
-        places[name].append(place)
-    return np.array([places[name].pop(0) for name in wanted], dtype=np.intp)
-
-
 def _name(column: str, header: Sequence[str]) -> str:
     """The name of a column by name or index; what it is not is told where the table is opened."""
     if column in header:
@@ -305,22 +289,10 @@ def _refusal(
     else:
         what = (
             f"has {counted(len(names), 'feature')}, the service {len(kept)}, of which the file "
-            f"lacks {_listed(lacking)}; nothing was sent. Expected the features that "
+            f"lacks {listed(lacking)}; nothing was sent. Expected the features that "
             f"`gmr features` prints, in any order, whatever else the file has."
         )
     return (
         f"{source.path} {what} Choose them with --columns or --drop; or say --by-place, if they "
         f"are the same under other names, in the same order."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Names for a message.
-
-    Example:
-        >>> _listed(["load", "date"]), _listed(list("abcdefg"))
-        ("'load', 'date'", "'a', 'b', 'c', 'd', 'e' and 2 more")
-    """
-    text = ", ".join(map(repr, names[:_MOST_TOLD]))
-    more = len(names) - _MOST_TOLD
-    return f"{text} and {more:,} more" if more > 0 else text

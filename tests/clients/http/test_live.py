@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from clients.data.datasets import Dataset, load_dataset
@@ -30,6 +31,7 @@ from clients.http.async_client import AsyncGMRClient
 from clients.http.client import GMRClient
 from clients.http.errors import NotLearnedYet, RequestConflict, RequestRefused
 from clients.sending.resume import ResumeFile
+from core.errors import InvalidBatch
 from tests.service.running import wait_until
 
 pytestmark = pytest.mark.slow
@@ -362,6 +364,38 @@ async def test_two_classes_become_one_by_both_clients(url: str, client: GMRClien
     assert client.model().model_version > version
     [event, _] = client.kept_events(kinds=["classes_merged"])
     assert (event.data["label"], event.data["label_before"]) == ("nien", "nin")
+
+
+@pytest.mark.anyio
+async def test_columns_of_a_frame_are_taken_by_their_names_by_both_clients(
+    url: str, client: GMRClient
+) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.choice(["low", "high"], 200)
+    x = rng.normal(size=(200, 2)) + np.where(labels == "low", 0, 20)[:, None] * [1, -1]
+    frame = pd.DataFrame(x, columns=["heat", "load"])
+    turned = frame[["load", "heat"]]
+    client.make_model("frames", {"n_components": 4})
+    with GMRClient(url, model="frames") as one:
+        one.ingest(frame, labels)
+        one.wait_until_learned(30)
+        one.name_features(["heat", "load"])
+        assert (one.classify(turned).labels == labels).all()
+        assert one.outliers(turned).log_likelihoods == pytest.approx(
+            one.outliers(x).log_likelihoods
+        )
+        assert one.ingest(turned, labels, batch_id="a").samples == 200
+        # The same samples in the model's order: one batch with its id twice.
+        assert one.ingest(x, labels, batch_id="a").duplicate
+    async with AsyncGMRClient(url, model="frames") as other:
+        assert ((await other.classify(turned)).labels == labels).all()
+        assert (await other.ingest(turned, labels, batch_id="a")).duplicate
+        assert (await other.outliers(turned)).inliers.mean() > 0.8
+        with pytest.raises(InvalidBatch, match="'load' is missing, and 'lod' is unknown"):
+            await other.classify(frame.rename(columns={"load": "lod"}))
+        await other.name_features(["load", "heat"])
+        assert ((await other.classify(frame)).labels != labels).any()
+    client.take_down_model("frames")
 
 
 def test_metrics_and_readiness_are_answered(client: GMRClient) -> None:
