@@ -7,7 +7,7 @@
 
 Names are imported when they are first used, so that whoever wants the client alone needs no
 torch. Where a name needs more than is installed, `MissingExtra` says what to install.
-`events` and `checkpoint` are the engine's modules of that name.
+`gmr.events` and `gmr.checkpoint` are modules.
 
 Example:
     >>> import gmr
@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     )
     from clients.http.retry import RetryPolicy
     from clients.sending.messages import Message, hand_on
-    from core import events
     from core.batch import Batch
     from core.config import EngineConfig
-    from core.engine import checkpoint
     from core.engine.engine import Engine
     from core.engine.state import EngineState
     from core.errors import (
@@ -71,10 +69,11 @@ if TYPE_CHECKING:
     )
     from core.precision import PrecisionLost
     from core.snapshot import Snapshot
+    from gmr import checkpoint, events
     from gmr.estimator import GMRClassifier
     from gmr.outlier_detector import GMROutlierDetector
 
-_MODULES = {"checkpoint": "core.engine.checkpoint", "events": "core.events"}
+_MODULES = ("checkpoint", "events")
 
 _FROM = {
     "AsyncGMRClient": "clients.http.async_client",
@@ -183,7 +182,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with naming_the_extra(f"gmr.{name}", "engine"):
             if name in _MODULES:
-                value = import_module(_MODULES[name])
+                value = import_module(f"gmr.{name}")
             else:
                 value = getattr(import_module(_FROM[name]), name)
         globals()[name] = value

@@ -223,10 +223,7 @@ class GMRClassifier(ClassifierMixin, StreamEstimator):  # type: ignore[misc]  # 
         wanted = None
         if classes is not None:
             if np.ndim(np.asarray(classes)) != 1:
-                raise InvalidRequest(
-                    f"classes is {classes!r}; it must be a list of labels, also for one. "
-                    f"Ask for classes=[{classes!r}]."
-                )
+                raise InvalidRequest.no_list(classes)
             codes = dict(zip(learned.tolist(), snapshot.classes, strict=True))
             asked = np.asarray(classes).tolist()
             unknown = [name for name in asked if name not in codes]

@@ -55,6 +55,40 @@ def test_type_checkers_read_the_same_names_from_the_same_places() -> None:
         assert getattr(importlib.import_module(module), name) is value
 
 
+def test_modules_are_imported_by_their_name_alone() -> None:
+    script = (
+        "import gmr.events, gmr.checkpoint\n"
+        "from gmr.events import BoundaryDetected\n"
+        "from gmr.checkpoint import dump, load\n"
+        "import core.events\n"
+        "assert gmr.events.BoundaryDetected is BoundaryDetected is core.events.BoundaryDetected"
+    )
+    ran = run(sys.executable, "-c", script, cwd=ROOT)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_event_of_the_engine_is_public() -> None:
+    module = importlib.import_module("core.events")
+    classes = {
+        name
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == "core.events"
+    }
+    assert {*gmr.events.__all__} == classes
+    assert all(getattr(gmr.events, name) is getattr(module, name) for name in classes)
+
+
+def test_events_need_no_model_and_checkpoints_say_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from gmr.events import BoundaryDetected\n"
+        "try:\n    import gmr.checkpoint\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)\n"
+    )
+    ran = run(sys.executable, "-c", script, cwd=ROOT)
+    assert ran.stdout.startswith("MissingExtra gmr.checkpoint needs the extra 'engine'"), ran
+
+
 def test_a_name_whose_library_is_missing_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['torch'] = None\n"
