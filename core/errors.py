@@ -125,6 +125,21 @@ class InvalidLabels(InvalidBatch):
 class InvalidRequest(GMRError):
     """The question cannot be answered as it was put."""
 
+    @classmethod
+    def no_list(cls, classes: object) -> InvalidRequest:
+        """The error for one label in the place of a list of them."""
+        return cls(
+            f"classes is {classes!r:.80}; it must be a list of labels, also for one. "
+            f"Ask for classes=[{classes!r:.80}]."
+        )
+
+    @classmethod
+    def check_list(cls, classes: object) -> None:
+        """Raise this where one label stands in the place of a list of them."""
+        one = isinstance(classes, str | bytes) or not hasattr(classes, "__iter__")
+        if one or getattr(classes, "ndim", 1) != 1:
+            raise cls.no_list(classes)
+
 
 class UnknownClass(InvalidRequest):
     """A class was named that the model has never seen."""

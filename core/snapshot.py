@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from core.batch import Batch, Label, as_float32, distinct, plain_label
+from core.batch import Batch, Label, SupportsArray, as_float32, distinct, plain_label
 from core.density.deep.shifts import Shifts
 from core.density.density import Scored
 from core.errors import (
@@ -256,12 +256,16 @@ class Snapshot:
             self.outliers(sample)
 
     def classify(
-        self, x: Tensor, unknown_rate: float | None = None, *, p_values: bool = False
+        self,
+        x: Tensor | SupportsArray | Sequence[object],
+        unknown_rate: float | None = None,
+        *,
+        p_values: bool = False,
     ) -> Classification:
         """Name the most probable class of each sample.
 
         Arguments:
-            x: Samples, with shape (N, D), in the sender's units.
+            x: Samples, as `Batch.of` takes them, with shape (N, D), in the sender's units.
             unknown_rate: Share of inliers, above 0 and below 1, that may be called unknown, and
                 outliers. None: no answer is unknown, and outliers are as configured. While too
                 few scores are known for p-values, the log-likelihood decides on outliers, and
@@ -274,8 +278,8 @@ class Snapshot:
             InvalidRequest: The rate is none.
         """
         _check_rate("unknown_rate", unknown_rate)
-        asked_of = x
-        x = self._prepared(x)
+        asked_of = Batch.of(x).features
+        x = self._prepared(asked_of)
         scored = self._score(x)
         joint, log_likelihoods = scored
         if not self.answers:
@@ -303,7 +307,7 @@ class Snapshot:
 
     def outliers(
         self,
-        x: Tensor,
+        x: Tensor | SupportsArray | Sequence[object],
         c: float | None = None,
         false_positive_rate: float | None = None,
         *,
@@ -312,7 +316,7 @@ class Snapshot:
         """Say how typical each sample is of all that was learned.
 
         Arguments:
-            x: Samples, with shape (N, D), in the sender's units.
+            x: Samples, as `Batch.of` takes them, with shape (N, D), in the sender's units.
             c: Deviations below the mean of the log-likelihood at which outliers begin; larger
                 finds fewer.
             false_positive_rate: Share of inliers, above 0 and below 1, that may be called
@@ -334,7 +338,7 @@ class Snapshot:
         _check_rate("false_positive_rate", false_positive_rate)
         rate = self.false_positive_rate if c is None else None
         rate = rate if false_positive_rate is None else false_positive_rate
-        x = self._prepared(x)
+        x = self._prepared(Batch.of(x).features)
         scored = self._score(x)
         found = self._strangeness(x, scored)
         if rate is None or found is None:
@@ -389,7 +393,8 @@ class Snapshot:
         Raises:
             UnknownClass: A class was never seen.
             InvalidLabels: A class is no integer and no string.
-            InvalidRequest: n is no integer, or below 1, or the probability is none.
+            InvalidRequest: n is no integer, or below 1, the classes are no list, or the
+                probability is none.
         """
         if not hasattr(n, "__index__"):
             raise InvalidRequest(
@@ -441,6 +446,7 @@ class Snapshot:
         return Samples(features, named, log_likelihoods, at_most_one(probability), short)
 
     def _codes(self, classes: Sequence[Label]) -> list[int]:
+        InvalidRequest.check_list(classes)
         classes = [*map(plain_label, classes)]
         unknown = [label for label in classes if not self.knows(label)]
         if unknown:

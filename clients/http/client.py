@@ -203,12 +203,16 @@ class GMRClient(Blocking):
 
         Arguments:
             n: How many; None: the service's own number, 25 where it allows as many.
-            classes: Only of these classes; None draws from everything known.
+            classes: A list: only of these classes; None draws from everything known.
             seed: Of the draw; None: a new one each time, which the answer names.
             min_probability: What the model itself must give a sample's class, 0 to 1. What
                 falls short is drawn again, up to a limit: `Samples.short` says which stayed
                 so. None: the service's own rule where classes are named; 0 otherwise.
             noise: Add the noise of single features; without it samples look cleaner.
+
+        Raises:
+            InvalidRequest: The classes are no list.
+            RequestRefused: One of them was never seen.
         """
         return self.send(calls.sample(n, classes, seed, min_probability, noise))
 
@@ -226,7 +230,7 @@ class GMRClient(Blocking):
 
         Arguments:
             n: How many; None: the service's own number, 25 where it allows as many.
-            classes: Only of these classes; one row each.
+            classes: A list: only of these classes; one row each.
             seed: Of the draw; None: a new one each time.
             shape: (H, W) or (H, W, 3) of a sample; None where the service knows it, or for squares.
             min_probability, noise: See `sample`.

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given
@@ -365,6 +366,26 @@ def test_less_than_one_sample_is_refused(snapshot: Snapshot, n: int) -> None:
     with pytest.raises(InvalidRequest, match=f"n is {n}") as caught:
         snapshot.sample(n)
     assert caught.value.context == {"n": n}
+
+
+@pytest.mark.parametrize("classes", ["Lob", 3, np.int64(3), torch.tensor(3)])
+def test_one_class_alone_is_no_list_of_classes(snapshot: Snapshot, classes: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"must be a list of labels.*Ask for classes=\["):
+        snapshot.sample(2, classes)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64"])
+def test_arrays_and_lists_are_answered_like_tensors(snapshot: Snapshot, dtype: str) -> None:
+    x = snapshot.sample(8, seed=3).features.cpu().numpy().astype(dtype)
+    wanted = snapshot.classify(torch.from_numpy(x)), snapshot.outliers(torch.from_numpy(x))
+    for samples in (x, x[:, ::-1][:, ::-1], x.tolist(), pd.DataFrame(x)):
+        named, judged = snapshot.classify(samples), snapshot.outliers(samples)
+        assert isinstance(named.codes, torch.Tensor)
+        assert torch.equal(named.codes, wanted[0].codes)
+        assert torch.allclose(judged.log_likelihoods, wanted[1].log_likelihoods)
+    for ask in (snapshot.classify, snapshot.outliers):
+        with pytest.raises(ShapeMismatch, match="no matrix of numbers"):
+            ask([["a"]])
 
 
 def test_unknown_classes_are_refused_with_the_known_ones(snapshot: Snapshot) -> None:

@@ -11,6 +11,7 @@ from clients.http import answers, replies
 from clients.http.calls.call import BINARY_PREFERRED, JSON, Call, T, get
 from clients.http.missing import Column, plain
 from clients.http.replies import Reply
+from core.errors import InvalidRequest
 from service.wire import MEDIA_TYPE, RawBatch, RawLabels, RawName, new_batch_id
 
 
@@ -142,6 +143,8 @@ def _sample_query(
     min_probability: float | None,
     noise: bool,
 ) -> tuple[tuple[str, str], ...]:
+    if classes is not None:
+        InvalidRequest.check_list(classes)
     # One parameter per class, so that a comma in a name stays part of it.
     wanted = () if classes is None else tuple(("classes", str(label)) for label in classes)
     # What is not asked for is left to the service, whatever its release takes for usual.

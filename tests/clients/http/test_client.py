@@ -186,6 +186,21 @@ def test_classes_are_named_one_by_one_so_that_a_comma_stays_part_of_a_name() -> 
     ]
 
 
+@pytest.mark.parametrize("classes", ["Lob", np.str_("Lob"), b"Lob", 3, np.int64(3), np.array(3)])
+def test_one_class_alone_is_no_list_of_classes(classes: Any) -> None:
+    with replying(500) as client:
+        for ask in (client.sample, client.sample_image):
+            with pytest.raises(InvalidRequest, match=r"must be a list of labels.*for classes=\["):
+                ask(2, classes)
+
+
+@pytest.mark.parametrize(
+    "classes", [["Lob"], ("Lob",), {"Lob"}, np.array(["Lob"]), pd.Index(["Lob"])]
+)
+def test_classes_may_come_in_any_list(classes: Any) -> None:
+    assert calls.sample(2, classes, None, None, True).query == (("n", "2"), ("classes", "Lob"))
+
+
 def test_headers_of_ones_own_are_sent_along() -> None:
     seen = []
 
