@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +23,11 @@ from clients.evaluation.figures.style import (
     heat_map,
     hide_spines,
     new_figure,
+    shortened,
 )
+
+LONGEST_NAME: Final = 20
+"""Characters of a class beside a confusion matrix, whose axes would have no room beside more."""
 
 
 @mpl.rc_context(STYLE)
@@ -73,7 +78,9 @@ def confusion(counts: ArrayLike, classes: Classes) -> Figure:
     n = len(table)
     totals = table.sum(axis=1, keepdims=True)
     share = np.divide(table, totals, out=np.zeros_like(table), where=totals > 0)
-    side = min(PAGE_INCHES, max(3.4, 0.4 * n + 1.4))
+    names = [shortened(str(label), LONGEST_NAME) for label in classes]
+    beside = 0.08 * max(0, max(map(len, names)) - 6)
+    side = min(PAGE_INCHES, max(3.4, 0.4 * n + 1.4) + beside)
     figure, axes = new_figure(side - 0.1, side)
     # The square root keeps confusions of a few per cent visible beside the diagonal.
     # What would show as 0 is left out: with 50 classes these are nearly all of 2500 cells.
@@ -91,7 +98,6 @@ def confusion(counts: ArrayLike, classes: Classes) -> Figure:
                         fontsize=8 if n <= 12 else 5,
                         color=ON_HEAT if math.sqrt(share[i, j]) > FULL else INK,
                     )
-    names = [str(label) for label in classes]
     size = 8.5 if n <= 12 else 6.5
     if max(map(len, names)) > 3:
         axes.set_xticks(

@@ -118,12 +118,37 @@ def place_legend(axes: Axes, points_above: float = 2.0) -> None:
 
 
 def class_names(classes: Classes, limit: int = 14) -> str:
-    """The classes of a sub-task in a few characters: "0 1", or "0 1 ... 8"."""
+    """The classes of a sub-task in a few characters: "0 1", or "0 1 … 8".
+
+    A figure has room for no more: axes beside longer names would have none.
+
+    Example:
+        >>> class_names(range(10)), class_names(["parcel is late", "refund", "praise"])
+        ('0 1 … 9', 'par…e … pra…e')
+    """
     names = [str(label) for label in classes]
     joined = " ".join(names)
-    if len(joined) <= limit or len(names) <= 2:
+    if len(joined) <= limit:
         return joined
-    return f"{names[0]} {names[1]} … {names[-1]}"
+    if len(names) == 1:
+        return shortened(joined, limit)
+    if len(names) > 2 and len(told := f"{names[0]} {names[1]} … {names[-1]}") <= limit:
+        return told
+    between = " " if len(names) == 2 else " … "
+    room = (limit - len(between)) // 2
+    return between.join(shortened(name, room) for name in (names[0], names[-1]))
+
+
+def shortened(name: str, limit: int) -> str:
+    """A name of at most so many characters, without its middle: names often differ at the end.
+
+    Example:
+        >>> shortened("bearing worn at 3000 rpm", 12), shortened("worn", 12)
+        ('bearing…rpm', 'worn')
+    """
+    if len(name) <= limit:
+        return name
+    return f"{name[: limit - limit // 3 - 1].rstrip()}…{name[-(limit // 3) :].lstrip()}"
 
 
 def heat_map(axes: Axes, values: FloatArray) -> None:

@@ -428,6 +428,23 @@ def test_found_boundaries_are_drawn_and_only_when_found(tmp_path: Path):
     assert not has_colour(images["without"], figures.VERMILION)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 12])
+@pytest.mark.parametrize("letters", [1, 20, 200])
+def test_long_names_of_classes_leave_room_for_the_figures(n: int, letters: int, tmp_path: Path):
+    names = [f"{'W' * letters} {number}" for number in range(12)]
+    sub_tasks = [names[begin::n] for begin in range(n)]
+    # Warnings are errors here: of a layout that has no room, too.
+    for name, figure in (
+        ("matrix", figures.accuracy_matrix(np.eye(n), sub_tasks)),
+        ("confusion", figures.confusion(np.eye(n), names[:n])),
+        ("accuracy", figures.accuracy(np.full((1, n), 0.9), np.full((1, n), 0.5), sub_tasks)),
+    ):
+        figures.to_svg(figure)
+        figures.save(figure, tmp_path / f"{name}.png")
+        box = figure.axes[0].get_window_extent()
+        assert min(box.width, box.height) > 0.2 * min(figure.bbox.width, figure.bbox.height)
+
+
 def test_figures_are_large_enough_to_print(report: Report):
     for name, path in report.figures.items():
         height, width, _ = pixels(path.with_suffix(".png")).shape
