@@ -10,6 +10,7 @@ Rules of this module:
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 from dataclasses import dataclass
@@ -39,6 +40,9 @@ from service.trainer.provenance import DIGEST, LIBRARIES
 from service.upkeep.reach import Reach, is_running, reach, redis_files
 from service.upkeep.report import ModelFacts, Report, advice_on, refused, subject_of
 from service.upkeep.stored import look_at_store
+
+MOST_TOLD: Final = 5
+"""Groups of classes in a finding; of the others it tells how many they are."""
 
 SILENT_S: Final = 30.0
 """Seconds without a heartbeat after which a trainer counts as silent."""
@@ -264,6 +268,8 @@ def _look_at_service(found: Reach, settings: Settings, report: Report, who: Writ
         for facts in report.models:
             look_at_store(client, settings, facts, report)
     for facts in report.models:
+        if facts.alike:
+            _look_at_labels(facts, report)
         if facts.name and facts.name not in registered:
             report.add(
                 subject_of(facts.name, "register"),
@@ -398,6 +404,27 @@ def _look_at_arming(status: dict[str, Any], facts: ModelFacts, report: Report) -
         f"samples depend on each other",
         "Look for a counter, a clock or a slow wave among the features (docs/howto/sensors.md), "
         "and begin anew without it. Where all of them change slowly, send every tenth sample.",
+    )
+
+
+def _look_at_labels(facts: ModelFacts, report: Report) -> None:
+    """Tell classes that a slip of who sends labels may have parted."""
+    told = [
+        " and ".join(f"{label!r} ({counted(samples, 'sample')})" for label, samples in group)
+        for group in facts.alike[:MOST_TOLD]
+    ]
+    more = len(facts.alike) - len(told)
+    (into, _), (gone, _), *_ = facts.alike[0]
+    # Of labels that begin with a dash a command would make options.
+    words = [shlex.quote(one) for one in (gone, into)]
+    dashes = "-- " if any(one.startswith("-") for one in (gone, into)) else ""
+    named = f" --model {facts.name}" if facts.name else ""
+    report.add(
+        subject_of(facts.name, "classes"),
+        f"labels differ only by blanks or capital letters: {'; '.join(told)}"
+        + f"; and {counted(more, 'group')} more" * (more > 0),
+        f"If they are one class, let them be one: "
+        f"`gmr merge{named} {dashes}{' '.join(words)}`; then mend what sends the labels.",
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from core.batch import Label
 from core.config import EngineConfig
 from core.counted import counted
 from core.engine.state import EngineState
@@ -74,6 +76,8 @@ class ModelFacts:
         dead_letters: Kept.
         sub_task_samples: Of the current sub-task, as that checkpoint has it.
         warm_up: Samples of a sub-task before the detector may speak (`GMR_WARM_UP`).
+        alike: Classes whose labels differ only by blanks or capital letters: lists of label and
+            samples, the largest class first.
     """
 
     name: str = ""
@@ -90,6 +94,7 @@ class ModelFacts:
     dead_letters: int | None = None
     sub_task_samples: int | None = None
     warm_up: int | None = None
+    alike: list[list[tuple[str, int]]] = field(default_factory=list)
 
     def read(self, state: EngineState, config: EngineConfig, metadata: Mapping[str, str]) -> None:
         """Take note of a checkpoint that can be read; the first of them is the newest.
@@ -103,6 +108,7 @@ class ModelFacts:
             self.version, self.last_entry_id = state.model.version, last
             self.entries_applied, self.warm_up = applied, config.warm_up
             self.sub_task_samples = state.stream.samples - state.sub_task.first_sample
+            self.alike = alike(zip(state.model.classes, state.model.class_counts, strict=True))
             self.written_by = metadata.get(WRITTEN_BY, "")
             self.by_this_code = code_of(self.written_by) == code(config)
 
@@ -179,6 +185,20 @@ class Report:
             ],
             "versions": self.versions,
         }
+
+
+def alike(counted_labels: Iterable[tuple[Label, int]]) -> list[list[tuple[str, int]]]:
+    """Labels that differ only by blanks or capital letters, with their samples, largest first.
+
+    Example:
+        >>> alike([("Praise", 3), ("praise ", 8), ("refund", 9), (1, 5), ("1", 5)])
+        [[('praise ', 8), ('Praise', 3)]]
+    """
+    found = defaultdict[str, list[tuple[str, int]]](list)
+    for label, samples in counted_labels:
+        if isinstance(label, str):
+            found["".join(label.split()).casefold()].append((label, samples))
+    return [sorted(group, key=lambda one: -one[1]) for group in found.values() if len(group) > 1]
 
 
 def subject_of(name: str, what: str) -> str:

@@ -111,5 +111,6 @@ def confusion(counts: ArrayLike, classes: Classes) -> Figure:
     axes.grid(visible=False)
     axes.tick_params(length=0)
     hide_spines(axes)
-    axes.set_title("Confusions at the end, % of each true class")
+    # The axes of a small one are narrower than the line.
+    axes.set_title(f"Confusions at the end,{' ' if side > 5 else chr(10)}% of each true class")
     return figure

@@ -34,7 +34,7 @@ from service.supervisor.embedded import EmbeddedRedis
 from service.trainer.provenance import DIGEST, WRITTEN_BY
 from service.upkeep import backup as backups
 from service.upkeep import doctor
-from service.upkeep.report import ModelFacts
+from service.upkeep.report import ModelFacts, Report
 from service.wire import RawBatch
 from tests.service.conftest import BINARY
 from tests.service.forked_service import forked_service
@@ -238,6 +238,42 @@ def test_an_archive_that_was_never_written_wants_attention(
     told = gmr("doctor", "--data-dir", data_dir)
     assert told.exit_code == 1, told.output
     assert "LOOK  archive: the trainer reported last: archive not written" in told.output
+
+
+def test_classes_that_differ_by_blanks_or_capitals_want_attention(
+    gmr: Callable[..., Any], tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "data"
+    x = np.random.default_rng(0).normal(size=(12, 3))
+
+    def learn(name: str, labels: list[str | int | None]) -> None:
+        with on_redis(data_dir, model=name) as settings, training(settings):
+            send(settings, RawBatch.of(x, labels, f"of-{name}-{labels[0]}"))
+            wait_for_backlog(settings)
+
+    learn("default", ["worn", 1, "1", "refund"] * 3)
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 0, told.output
+    learn("default", ["Lob", "Lob ", "l ob", "Lob", "App", "app"] * 2)
+    told = gmr("doctor", "--data-dir", data_dir)
+    assert told.exit_code == 1
+    assert (
+        "LOOK  classes: labels differ only by blanks or capital letters: 'Lob' (4 samples) and "
+        "'Lob ' (2 samples) and 'l ob' (2 samples); 'App' (2 samples) and 'app' (2 samples)\n"
+    ) in told.output
+    assert "`gmr merge 'Lob ' Lob`" in told.output
+    [model] = json.loads(gmr("doctor", "--data-dir", data_dir, "--json").output)["models"]
+    assert model["alike"][1] == [["App", 2], ["app", 2]]
+
+
+def test_what_is_said_of_classes_that_are_alike_is_short_and_can_be_run() -> None:
+    report = Report()
+    groups = [[(f"-{letter} x", 2), (f"-{letter}x", 1)] for letter in "abcdefg"]
+    doctor._look_at_labels(ModelFacts("pump-7", alike=groups), report)
+    [finding] = report.findings
+    assert finding.subject == "model pump-7: classes"
+    assert finding.found.endswith("; and 2 groups more")
+    assert "`gmr merge --model pump-7 -- -ax '-a x'`" in str(finding.advice)
 
 
 def test_entries_that_nothing_holds_are_named_with_their_number(
