@@ -17,13 +17,14 @@ from clients.data.formats.image import ImageForm, ImageSource
 from clients.data.live import LiveInput
 from clients.http.client import GMRClient
 from clients.http.connection import open_sender
-from clients.http.errors import InputError
+from clients.http.errors import InputError, RequestRefused
 from clients.http.retry import RetryPolicy
 from clients.rounding import Rounding
 from clients.sending.bar import SendingBar, check_reachable
 from clients.sending.feature_names import NameMatcher, NamesAfterFirst
 from clients.sending.image_shape import check_image_shape
 from clients.sending.job import Job
+from clients.sending.new_model import is_made_by_batch
 from clients.sending.permission import Verdicts, check_may_read
 from clients.sending.resume import (
     Progress,
@@ -132,7 +133,7 @@ class FileSender:
             )
             self.tell_rounding(name)
             with SendingBar(console, Path(name).name, job.n_samples) as display:
-                check_reachable(client)
+                check_reachable(client, sends=True)
                 self.check_may_wait(client)
                 # What comes does not come again, so how far it got ends with it.
                 folder = state_folder() if live is None else path.parent
@@ -170,7 +171,7 @@ class FileSender:
                 display.begin(progress.samples)
                 before = 0
                 if self.wait and options.id_column is not None:
-                    before = client.model().samples_seen
+                    before = _learned(client)
                 policy = RetryPolicy(total_s=PATIENCE_S, notify=display.waiting)
                 try:
                     with closing(open_sender(url, policy)) as sender:
@@ -350,6 +351,16 @@ class _WithCounters:
         """A batch was acknowledged."""
         self.listener.sent(totals)
         self.files.tell_counters(self.job, self.name)
+
+
+def _learned(client: GMRClient) -> int:
+    """Samples that the model has learned; none where the first batch makes it."""
+    try:
+        return client.model().samples_seen
+    except RequestRefused as error:
+        if not is_made_by_batch(error):
+            raise
+        return 0
 
 
 def say_error(console: Console, error: Exception) -> None:

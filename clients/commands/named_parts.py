@@ -11,6 +11,7 @@ from clients.http.address import address
 from clients.http.client import GMRClient
 from clients.http.errors import InputError, NotAuthorised, RequestRefused
 from clients.http.retry import RetryPolicy
+from clients.sending.new_model import is_made_by_batch
 from core.counted import counted
 
 _MOST_NAMED: Final = 10
@@ -51,11 +52,26 @@ def missing_models(client: GMRClient, named: Sequence[str]) -> list[str]:
         with GMRClient(client.url, retry=RetryPolicy(total_s=0)) as impatient:
             there = {model.name for model in impatient.models()}
     except NotAuthorised:  # to list them all, as a sensor's key is not
-        return [model for model in named if not _is_there(client.url, model)]
+        return [model for model in named if _refusal(client.url, model) is not None]
     missing = [model for model in named if model not in there]
     for model in missing[:_MOST_NAMED]:
         _check_counts(client, model)
     return missing
+
+
+def not_made_by_batch(client: GMRClient, missing: Sequence[str]) -> list[str]:
+    """Those of the missing models that their first batch would not make.
+
+    Arguments:
+        client: Of the service.
+        missing: The models.
+    """
+    refusals = {model: _refusal(client.url, model) for model in missing}
+    return [
+        model
+        for model, refusal in refusals.items()
+        if refusal is not None and not is_made_by_batch(refusal)
+    ]
 
 
 def no_such_models(name: str, missing: Sequence[str], remedy: str) -> InputError:
@@ -113,12 +129,13 @@ def _check_counts(client: GMRClient, model: str) -> None:
             raise
 
 
-def _is_there(url: str, model: str) -> bool:
+def _refusal(url: str, model: str) -> RequestRefused | None:
+    """What the service says of a model that it does not have; None where it has it."""
     with GMRClient(url, model=model) as client:
         try:
             client.ingest_state()
         except RequestRefused as error:
             if error.status != _NOT_FOUND:
                 raise
-            return False
-        return True
+            return error
+        return None

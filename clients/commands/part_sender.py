@@ -12,6 +12,7 @@ from clients.commands.named_parts import (
     check_no_model,
     missing_models,
     no_such_models,
+    not_made_by_batch,
     of_whole,
     some_failed,
 )
@@ -95,9 +96,14 @@ class PartSender:
             raise of_whole(error, part, parts, name) from error
 
     def _check_models(self, named: Sequence[str], name: str) -> None:
-        """Make the models that are not there, or raise where that was not asked for."""
+        """Make the models that are not there, or raise where that was not asked for.
+
+        Where their first batch makes them, nobody need ask.
+        """
         with GMRClient(self.files.url) as client:
             missing = missing_models(client, named)
+            if not self.make:
+                missing = not_made_by_batch(client, missing)
             if missing and not self.make:
                 raise no_such_models(
                     name,

@@ -52,7 +52,7 @@ def watch_images(folder: Path, files: FileSender) -> None:
             say_error(console, error)
 
     with GMRClient(files.url) as client, SendingBar(console, folder.name, None) as display:
-        check_reachable(client)
+        check_reachable(client, sends=True)
         files.check_may_wait(client)
         name = fingerprint([], str(folder.resolve()), client.url, form, with_labels, with_ids)
         log = GroupLog(state_folder() / f"watch-{name}.jsonl")

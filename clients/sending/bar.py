@@ -10,6 +10,7 @@ from rich.console import Console
 from clients.http.client import GMRClient
 from clients.http.errors import ClientError
 from clients.http.retry import RetryPolicy
+from clients.sending.new_model import state_for_sender
 from clients.sending.samples import Totals
 
 
@@ -72,7 +73,15 @@ class SendingBar:
         self._bars.stop()
 
 
-def check_reachable(client: GMRClient) -> None:
-    """Fail at once where nothing listens: patience is for services that were there."""
+def check_reachable(client: GMRClient, *, sends: bool = False) -> None:
+    """Fail at once where nothing listens: patience is for services that were there.
+
+    Arguments:
+        client: Of the service.
+        sends: Whether samples are to be sent, which may make the model.
+    """
     with GMRClient(client.url, retry=RetryPolicy(total_s=0)) as impatient:
-        impatient.ingest_state()
+        if sends:
+            state_for_sender(impatient)
+        else:
+            impatient.ingest_state()

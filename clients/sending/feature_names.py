@@ -23,11 +23,17 @@ from clients.data.header import header_of
 from clients.data.live import LiveInput, open_samples
 from clients.data.standard_input import title_of
 from clients.http.client import GMRClient
-from clients.http.errors import InputError, ServiceUnavailable, ServiceUnreachable
+from clients.http.errors import (
+    InputError,
+    RequestRefused,
+    ServiceUnavailable,
+    ServiceUnreachable,
+)
 from clients.http.feature_order import listed, places
 from clients.http.retry import RetryPolicy
 from clients.sending.bar import check_reachable
 from clients.sending.image_shape import check_image_shape
+from clients.sending.new_model import is_made_by_batch
 from clients.sending.samples import ProgressListener, Totals
 from core.counted import counted
 from service.wire import SampleId
@@ -66,6 +72,10 @@ class NameMatcher:
         with GMRClient(self._client.url, retry=RetryPolicy(total_s=0)) as impatient:
             try:
                 return impatient.feature_names()
+            except RequestRefused as error:
+                if not is_made_by_batch(error):
+                    raise
+                return None
             except ServiceUnavailable as error:
                 raise ServiceUnavailable(
                     status=error.status,

@@ -11,6 +11,7 @@ from clients.data.formats.image import ImageSource
 from clients.http.answers import IngestState
 from clients.http.client import GMRClient
 from clients.http.errors import InputError
+from clients.sending.new_model import state_for_sender
 
 
 def check_image_shape(client: GMRClient, source: Source) -> None:
@@ -21,7 +22,7 @@ def check_image_shape(client: GMRClient, source: Source) -> None:
         ClientError: The service is away.
     """
     if isinstance(source, ImageSource):
-        check_shape(client.ingest_state(), source.image_shape, source.path)
+        check_shape(state_for_sender(client), source.image_shape, source.path)
 
 
 def check_shape(model: IngestState, shape: tuple[int, ...], path: Path) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from clients.http.client import GMRClient
-from clients.http.errors import InputError, NotAuthorised
+from clients.http.errors import InputError, NotAuthorised, RequestRefused
 from clients.http.rejected import rejected
+from clients.sending.new_model import is_made_by_batch
 
 _NOT_ALLOWED = 403
 
@@ -33,6 +34,9 @@ def check_may_read(client: GMRClient, why: str, remedy: str) -> None:
     """
     try:
         client.dead_letters(limit=1)
+    except RequestRefused as error:  # which is told to whoever may read
+        if not is_made_by_batch(error):
+            raise
     except NotAuthorised as error:
         if error.status != _NOT_ALLOWED or _OTHER_MODELS in error.context:
             raise

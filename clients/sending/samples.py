@@ -24,6 +24,7 @@ from typing import Protocol
 from clients.http.client import GMRClient
 from clients.http.connection import Sender
 from clients.sending.job import Job, Prepared
+from clients.sending.new_model import state_for_sender
 from clients.sending.resume import Progress, ResumeFile
 
 _READ_AHEAD = 8
@@ -130,7 +131,7 @@ def starting_point(client: GMRClient, progress: Progress, *, again: bool) -> Pro
         progress: What was sent before.
         again: Send it from its start, under other ids.
     """
-    model = client.ingest_state()
+    model = state_for_sender(client)
     restored = model.restored_entry_id or ""
     if again:
         return Progress(run=secrets.token_hex(4), restored=restored)

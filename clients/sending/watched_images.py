@@ -19,6 +19,7 @@ from clients.http.connection import Sender
 from clients.http.errors import ClientError, InputError, RequestConflict, RequestRefused
 from clients.sending.group_log import GroupLog, ImageGroup
 from clients.sending.image_shape import check_shape, shown
+from clients.sending.new_model import state_for_sender
 from clients.sending.resume import fingerprint
 from clients.sending.samples import ProgressListener, Totals
 from core.errors import InvalidBatch
@@ -67,7 +68,7 @@ class WatchedImages:
     unusable: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._model = self.client.ingest_state()
+        self._model = state_for_sender(self.client)
         shape = self._model.image_shape
         self._shape = tuple(shape) if shape else None
         self._began = time.monotonic()

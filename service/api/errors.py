@@ -379,7 +379,7 @@ class UnknownModel(InvalidRequest):
         Arguments:
             name: That was asked for.
             known: The names that there are; the nearest are told.
-            on_demand: Whether a first batch would make the model.
+            on_demand: Whether a first batch would make the model, told as `on_demand`.
             own: Name of the service's own model, which is none of the named ones.
             some: Whether `known` are only those that the key of whoever asks counts for.
         """
@@ -401,6 +401,7 @@ class UnknownModel(InvalidRequest):
             f"No model has the name {name[:64]!r}. {there} {how}, or correct the name.",
             unknown=name[:64],
             known=near,
+            on_demand=on_demand,
         )
 
 

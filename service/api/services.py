@@ -17,7 +17,7 @@ from service.api.key_ring import Caller
 from service.api.models import Models
 from service.api.parts import Parts, parts_of
 from service.broker.keys import Keys
-from service.broker.registry import NamedModel
+from service.broker.registry import NAME, NamedModel
 from service.broker.stream import Stream
 from service.cluster.buckets import bucket_of, settings_of
 from service.settings import Settings
@@ -128,7 +128,7 @@ class Services:
         return UnknownModel.among(
             name,
             known,
-            on_demand=settings.models_on_demand,
+            on_demand=settings.models_on_demand and NAME.fullmatch(name) is not None,
             own=own,
             some=caller.models is not None,
         )
