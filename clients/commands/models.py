@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final, cast
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from clients.commands.assignments import assignments
 from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, Url
 from clients.commands.versions import on_terminal
-from clients.http.answers import NamedModel
+from clients.http.answers import ListedModel, NamedModel
 from clients.http.client import GMRClient
 from clients.http.errors import HasLearned, InputError
 from core.counted import counted
@@ -138,17 +139,55 @@ def _tell(document: object, as_document: bool, text: str) -> None:
         typer.echo(text)
 
 
+COLUMNS: Final = {
+    "name": "left",
+    "state": "left",
+    "phase": "left",
+    "samples": "right",
+    "newest sample": "left",
+    "boundaries": "right",
+    "newest boundary": "left",
+    "severity": "right",
+    "feature": "left",
+}
+"""Of the list, and on which side each stands."""
+
+
 def _list(client: GMRClient, as_document: bool) -> None:
-    models = client.models()
+    models = client.models(detail=True)
     if as_document:
-        print_json({"models": [vars(model) for model in models]})
+        print_json({"models": [asdict(model) for model in models]})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("name", "state", "settings", "made", "by"):
-        table.add_column(column, overflow="fold")
+    for column, side in COLUMNS.items():
+        table.add_column(column, overflow="fold", justify=cast(JustifyMethod, side))
     for model in models:
-        state = model.state if model.error is None else f"{model.state}: {model.error}"
-        table.add_row(model.name, state, _own(model.settings), _when(model.made), model.made_by)
+        table.add_row(*_row(model))
     if models:
         Console().print(table, markup=False)
     typer.echo(counted(len(models), "named model"))
+
+
+def _row(model: ListedModel) -> list[str]:
+    """The cells of a model; a dash is what nobody knows, or what there is none of."""
+    state = model.state if model.error is None else f"{model.state}: {model.error}"
+    known = model.detail
+    if known is None:
+        return [model.name, state, *["-"] * (len(COLUMNS) - 2)]
+    found, what = known.boundary, ["-", "-", "-"]
+    if found is not None:
+        feature = found.feature_name if found.feature_name is not None else found.feature
+        what = [
+            _when(found.time) + (" (dropped)" if found.dropped else ""),
+            "-" if found.severity is None else f"{found.severity:.0%}",
+            "-" if feature is None else str(feature),
+        ]
+    return [
+        model.name,
+        state,
+        known.phase or "-",
+        "-" if known.samples_seen is None else f"{known.samples_seen:,}",
+        "-" if known.newest_sample_time is None else _when(known.newest_sample_time),
+        "-" if known.boundaries is None else str(known.boundaries),
+        *what,
+    ]

@@ -27,6 +27,7 @@ from clients.http.answers import (
     Label,
     Labelled,
     Ledger,
+    ListedModel,
     ModelInfo,
     ModelVersion,
     NamedModel,
@@ -190,9 +191,9 @@ class AsyncGMRClient(Awaited):
         """See `GMRClient.revoke_api_key`."""
         await self.send(calls.revoke_api_key(id))
 
-    async def models(self) -> tuple[NamedModel, ...]:
+    async def models(self, *, detail: bool = False) -> tuple[ListedModel, ...]:
         """See `GMRClient.models`."""
-        return await self.send(calls.models())
+        return await self.send(calls.models(detail))
 
     async def named_model(self, name: str) -> NamedModelSummary:
         """See `GMRClient.named_model`."""

@@ -38,6 +38,7 @@ from clients.http.answers import (
     Label,
     Labelled,
     Ledger,
+    ListedModel,
     ModelInfo,
     ModelVersion,
     NamedModel,
@@ -343,9 +344,13 @@ class GMRClient(Blocking):
 
     # Named models
 
-    def models(self) -> tuple[NamedModel, ...]:
-        """The named models of the service, beside its own, oldest first."""
-        return self.send(calls.models())
+    def models(self, *, detail: bool = False) -> tuple[ListedModel, ...]:
+        """The named models of the service, beside its own, oldest first.
+
+        Arguments:
+            detail: Whether to ask what the trainer says of each, too: `ListedModel.detail`.
+        """
+        return self.send(calls.models(detail))
 
     def named_model(self, name: str) -> NamedModelSummary:
         """A named model, and where it stands.

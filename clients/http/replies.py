@@ -348,10 +348,20 @@ def key_shares(document: Any) -> answers.KeyShares:
     )
 
 
-def named_models(document: Any) -> tuple[answers.NamedModel, ...]:
+def named_models(document: Any) -> tuple[answers.ListedModel, ...]:
     """The models of GET /models."""
     rows = field_of(document, "models")
-    return tuple(answers.build(answers.NamedModel, row) for row in rows)
+    return tuple(
+        answers.build(answers.ListedModel, row, detail=_detail(row.get("detail"))) for row in rows
+    )
+
+
+def _detail(row: Any) -> answers.ModelDetail | None:
+    if row is None:
+        return None
+    found = row.get("boundary")
+    newest = None if found is None else answers.build(answers.NewestBoundary, found)
+    return answers.build(answers.ModelDetail, row, boundary=newest)
 
 
 def new_api_key(document: Any) -> answers.NewApiKey:

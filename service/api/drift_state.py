@@ -286,6 +286,10 @@ class DriftState(Report):
         description="Stretches that are no past of the model, because a rollback or an upload has "
         "dropped them, the newest 64; null where the trainer does not say."
     )
+    newest_sample_time: float | None = Field(
+        description="When the newest samples that were read came, Unix seconds; null before the "
+        "first, and where the trainer does not say."
+    )
     set_aside_batches: int = Field(description="Batches held while a change is suspected.")
     time: float = Field(description="When the trainer said so, Unix seconds.")
     loaded: bool = Field(

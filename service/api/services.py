@@ -7,6 +7,7 @@ that: how many buckets there are is asked once, because that never changes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, cast
 
 from fastapi import Request
@@ -17,6 +18,7 @@ from service.api.key_ring import Caller
 from service.api.models import Models
 from service.api.parts import Parts, parts_of
 from service.broker.keys import Keys
+from service.broker.many_reports import ModelReport, reports_of
 from service.broker.registry import NAME, NamedModel
 from service.broker.stream import Stream
 from service.cluster.buckets import bucket_of, settings_of
@@ -79,6 +81,15 @@ class Services:
         registers = asyncio.gather(*(one.named() for one in services))
         states = asyncio.gather(*(one.states() for one in services))
         return list(zip(await registers, await states, strict=True))
+
+    async def reports(self, names: Collection[str]) -> dict[str, ModelReport]:
+        """What is reported of named models, by name: some questions for a hundred of them.
+
+        Raises:
+            StreamUnavailable, Unavailable: As for `of`.
+        """
+        keys = {name: (await self.of(name)).stream.keys.named(name) for name in names}
+        return await reports_of(self._own.stream, keys)
 
     async def parts(self, name: str, caller: Caller) -> Parts:
         """What routes work with for a model.

@@ -92,6 +92,7 @@ class Journal:
             entries_lost=totals.entries_lost,
         )
         metrics.show_latest(totals.latest)
+        metrics.show_newest_sample(totals.newest_sample)
 
     def write(
         self,
@@ -126,6 +127,7 @@ class Journal:
                 record |= {"explanation": _light(event.explanation)}
             elif isinstance(event, BatchScored):
                 self.totals.remember(event.batch_index, began)
+                self._metrics.show_newest_sample(self.totals.newest_sample)
             data = orjson.dumps(record)
             self._feed.reports.add(keys.events, entry_id, index, data)
             if isinstance(event, BatchLearned | BatchSetAside | BatchPassed):
@@ -223,6 +225,7 @@ class Journal:
             "rejected": totals.rejected,
             "dead_letters_dropped": totals.letters_dropped,
             "entries_lost": totals.entries_lost,
+            "newest_sample_time": totals.newest_sample,
             **facts,
         }
 

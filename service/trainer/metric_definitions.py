@@ -192,6 +192,11 @@ class MetricDefinitions:
             "checkpoint_timestamp_seconds", "When the newest checkpoint was written, Unix time."
         )
 
+        self.newest_sample = gauge(
+            "newest_sample_timestamp_seconds",
+            "When the newest samples that were read came, Unix time; NaN before the first.",
+        )
+
         self.archive_failing = gauge(
             "archive_failing", "1 where the archive cannot be written, 0 where it is, or none is."
         )
@@ -217,6 +222,7 @@ class MetricDefinitions:
             self.ert_achieved_high,
             self.version_held,
             self.gate_forgetting,
+            self.newest_sample,
             *self.held.values(),
         ):
             unknown.set(math.nan)  # zero would be an alarm

@@ -325,6 +325,10 @@ class TrainerMetrics(MetricDefinitions):
         waits = arming == Arming.unknown(UnarmedReason.DEPENDENCE)
         self.drift_dependence.set(waits)
 
+    def show_newest_sample(self, moment: float | None) -> None:
+        """Show when the newest samples came, Unix seconds; None where that is not known."""
+        self.newest_sample.set(_number(moment))
+
     def show_archive(self, error: str | None) -> None:
         """Show whether the archive has a gap: None where it goes on, or there is none."""
         self.archive_failing.set(error is not None)

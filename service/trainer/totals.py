@@ -88,6 +88,8 @@ class Totals:
         detectors: Shadows beside the detector that decides.
         class_accuracies: Prequential accuracy of each class, since the newest rollback or upload.
         key_shares: What each key sent of the newest samples that were given to the model.
+        newest_sample: When the newest batch of samples came into the stream, Unix seconds; None
+            where that is not known.
     """
 
     samples_learned: int = 0
@@ -122,9 +124,11 @@ class Totals:
     class_accuracies: Means = field(default_factory=dict)
     detectors: detector_table.Table = field(default_factory=dict)
     key_shares: key_shares.Window = field(default_factory=list)
+    newest_sample: float | None = None
 
     def remember(self, batch_index: int, entry_id: str) -> None:
-        """Note which entry a batch came with."""
+        """Note which entry a batch came with, and when that was."""
+        self.newest_sample = int(entry_id.partition("-")[0]) / 1000  # as Redis numbers entries
         if batch_index != self.entries_end:
             self.entries = []  # of another past
         self.entries = [*self.entries[1 - REMEMBERED_STARTS :], entry_id]

@@ -22,6 +22,36 @@ class NamedModel:
 
 
 @dataclass(frozen=True)
+class NewestBoundary:
+    """The boundary that a model has found last."""
+
+    id: str
+    time: float  # when it was found, Unix seconds
+    severity: float | None  # least share of the new samples that are others, 0 to 1
+    feature: int | None  # that has changed most; None where none has, beyond chance
+    feature_name: str | None
+    dropped: bool  # taken out of the model's past by a rollback or an upload
+
+
+@dataclass(frozen=True)
+class ModelDetail:
+    """What the trainer last said of a model; None is what nobody knows, as before any sample."""
+
+    phase: str | None  # "learning", "armed" or "warning"
+    samples_seen: int | None
+    newest_sample_time: float | None  # Unix seconds
+    boundaries: int | None  # in the past of the model
+    boundary: NewestBoundary | None  # the newest
+
+
+@dataclass(frozen=True)
+class ListedModel(NamedModel):
+    """A named model as it stands in the list of all."""
+
+    detail: ModelDetail | None = None  # None where it was not asked for, or is not known
+
+
+@dataclass(frozen=True)
 class NamedModelSummary(NamedModel):
     """A named model, and where it stands."""
 

@@ -14,9 +14,10 @@ from clients.http.calls.call import JSON, Call, T, get, put
 from service.wire import MEDIA_TYPE
 
 
-def models() -> Call[tuple[answers.NamedModel, ...]]:
+def models(detail: bool = False) -> Call[tuple[answers.ListedModel, ...]]:
     """GET /models."""
-    return get("/models", replies.named_models)
+    query = (("detail", "true"),) if detail else ()
+    return get("/models", replies.named_models, query)
 
 
 def named_model(name: str) -> Call[answers.NamedModelSummary]:

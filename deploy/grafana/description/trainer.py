@@ -51,6 +51,13 @@ DASHBOARD = Dashboard(
                 more=FROM_ZERO,
             ),
             Panel(
+                "Newest samples",
+                "Time since the newest samples that were read came.",
+                (Query(f"time() - {gauge('gmr_newest_sample_timestamp_seconds')}", "age"),),
+                "s",
+                more=FROM_ZERO,
+            ),
+            Panel(
                 "Time per entry",
                 "To learn one, and to publish a model.",
                 (

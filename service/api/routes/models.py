@@ -6,9 +6,11 @@ Whatever is asked of the service's own model is asked of the model NAME below /m
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import answers
@@ -19,6 +21,8 @@ from service.api.openapi import json_body, problems
 from service.api.parts import parts_of
 from service.api.query import StrictRoute
 from service.api.services import Services, services_of
+from service.broker.connection import StreamUnavailable
+from service.broker.many_reports import ModelReport
 from service.broker.registry import NamedModel
 
 router = APIRouter(prefix="/models", tags=["models"], route_class=StrictRoute)
@@ -66,6 +70,46 @@ class ModelSummary(ModelListed):
     )
 
 
+class NewestBoundary(BaseModel):
+    """The boundary that a model has found last."""
+
+    id: str = Field(description="As GET /models/{name}/drift/boundaries tells it.")
+    time: float = Field(description="When it was found, Unix seconds.")
+    severity: float | None = Field(
+        description="Least share of the new samples that are other than before, 0 to 1; null where "
+        "there were no new samples."
+    )
+    feature: int | None = Field(
+        description="That has changed most, the first is 0; null where none has, beyond chance."
+    )
+    feature_name: str | None = Field(description="What it is called; null without a name.")
+    dropped: bool = Field(
+        description="Whether a rollback or an upload has taken it out of the model's past."
+    )
+
+
+class ModelDetail(BaseModel):
+    """What the trainer last said of a model; null is what nobody knows, as before any sample."""
+
+    phase: str | None = Field(
+        description="`learning` (not armed yet), `armed`, or `warning` (batches are set aside)."
+    )
+    samples_seen: int | None = Field(description="Samples learned.")
+    newest_sample_time: float | None = Field(
+        description="When the newest samples that were read came, Unix seconds."
+    )
+    boundaries: int | None = Field(description="Boundaries in the past of the model.")
+    boundary: NewestBoundary | None = Field(description="The newest one; null without one.")
+
+
+class ModelInList(ModelListed):
+    """A named model, and perhaps what the trainer says of it."""
+
+    detail: ModelDetail | None = Field(
+        description="Null where it was not asked for, and while Redis does not tell."
+    )
+
+
 class ModelList(BaseModel):
     """All named models that the key counts for."""
 
@@ -73,23 +117,41 @@ class ModelList(BaseModel):
         description="Name of the service's own model; null where the key does not count for it."
     )
     most: int = Field(description="Named models that there may be.")
-    models: list[ModelListed] = Field(description="That the key counts for, oldest first.")
+    models: list[ModelInList] = Field(description="That the key counts for, oldest first.")
 
 
 BODY = json_body(ModelAsked, required=False)
 
 
-@router.get("", operation_id="list_models", responses=problems(401, 403, 421, 503))
-async def list_models(request: Request) -> ModelList:
+@router.get("", operation_id="list_models", responses=problems(401, 403, 421, 422, 503))
+async def list_models(
+    request: Request,
+    detail: Annotated[
+        bool,
+        Query(
+            description="Whether to tell what the trainer says of each, too. It is read from Redis "
+            "for a hundred models at a time."
+        ),
+    ] = False,
+) -> ModelList:
     """The named models of the service, beside its own, as far as the key counts for them."""
     settings, services = parts_of(request).settings, _services(request)
     caller: Caller = request.state.caller
     listed = await services.listed()
-    models = [
-        _listed(model, states)
+    counted = [
+        (model, states)
         for register, states in listed
         for model in register.values()
         if caller.counts_for([model.name])
+    ]
+    reports = {}
+    if detail:
+        # The list itself is wanted also where a node of a Redis Cluster is away.
+        with suppress(StreamUnavailable):
+            reports = await services.reports([model.name for model, _ in counted])
+    models = [
+        ModelInList(**vars(_listed(model, states)), detail=_detail(reports.get(model.name)))
+        for model, states in counted
     ]
     return ModelList(
         default=settings.model if caller.counts_for([settings.model]) else None,
@@ -170,6 +232,28 @@ def _services(request: Request) -> Services:
     services = services_of(request)
     assert services is not None  # these paths name no model before
     return services
+
+
+def _detail(report: ModelReport | None) -> ModelDetail | None:
+    """What a report says; None where none was asked for."""
+    if report is None:
+        return None
+    status: Mapping[str, Any] = report.status or {}
+    boundary, newest = report.boundary, None
+    if boundary is not None:
+        features = (boundary.get("explanation") or {}).get("features") or [{}]
+        newest = NewestBoundary(
+            id=boundary["id"],
+            time=boundary["time"],
+            severity=boundary.get("severity"),
+            feature=features[0].get("feature"),
+            feature_name=features[0].get("name"),
+            dropped=boundary["dropped"],
+        )
+    return ModelDetail(
+        **{name: status.get(name) for name in ModelDetail.model_fields if name != "boundary"},
+        boundary=newest,
+    )
 
 
 def _listed(model: NamedModel, states: dict[str, dict[str, Any]]) -> ModelListed:
