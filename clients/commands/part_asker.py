@@ -91,6 +91,7 @@ class PartAsker:
             folder,
             text_columns=(table.label_column, table.id_column, *dropped),
             columns=column_names(table.columns) if encoding is None else encoding.names,
+            encoded=encoding is not None,
             decimal=table.decimal,
             skip_bad_rows=table.skip_bad_rows,
         )

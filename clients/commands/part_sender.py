@@ -64,6 +64,7 @@ class PartSender:
                 Path(folder),
                 text_columns=(options.label_column, options.id_column, *options.drop),
                 columns=options.columns if encoding is None else encoding.names,
+                encoded=encoding is not None,
                 decimal=options.decimal,
                 skip_bad_rows=options.skip_bad_rows,
             )

@@ -44,6 +44,7 @@ class Reading:
     boundaries: tuple[Boundary, ...] = ()
     ledger: Ledger | None = None
     proposals: int | None = None  # open ones, of new classes
+    dead_letters: int | None = None  # kept, and not sent again
 
     @classmethod
     def of(cls, client: GMRClient) -> Reading:
@@ -65,6 +66,7 @@ class Reading:
                 client.boundaries(),
                 client.ledger(),
                 len(client.proposals()),
+                client.dead_letters(limit=1).total,
             )
         except AWAY as error:
             return cls.away(client.url, error)
@@ -119,6 +121,7 @@ class Reading:
             "loaded": drift and drift.loaded,
             "ledger": self.ledger and dict(self.ledger.raw),
             "proposals": self.proposals,
+            "dead_letters": self.dead_letters,
             "boundaries": [
                 {
                     "boundary": one.boundary,

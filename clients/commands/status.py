@@ -109,6 +109,9 @@ def _facts(document: dict[str, Any]) -> Table:
     if document["proposals"]:
         told = counted(document["proposals"], "new class is", "new classes are")
         row("proposals", f"{told} proposed (gmr proposals)", "yellow")
+    if document["dead_letters"]:
+        told = counted(document["dead_letters"], "entry", "entries")
+        row("dead letters", f"{told} that could not be used (gmr deadletters list)", "yellow")
     row("ledger", _ledger(document["ledger"]))
     reported = document["trainer_reported"]
     # By the clock of this machine, which may not be the service's.
@@ -130,13 +133,15 @@ def _ledger(counts: dict[str, Any] | None) -> str:
     Example:
         >>> _ledger({"accepted": 30, "waiting": 10, "learned": 20, "rejected": 0})
         '30 samples accepted = 10 waiting + 20 learned'
+        >>> _ledger({"accepted": None, "waiting": None, "learned": 20, "rejected": 0})
+        '20 learned; how many were accepted in all is not known'
     """
     if counts is None:
         return "-"
     fates = [name for name in FATES if counts.get(name)]
     parts = " + ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in fates)
     if counts["accepted"] is None:
-        return f"samples accepted: not known; of these {parts or 'none told'}"
+        return f"{parts or 'none told'}; how many were accepted in all is not known"
     wrong = counts.get("unaccounted")
     return f"{counted(counts['accepted'], 'sample')} accepted = {parts or 'none'}" + (
         f"; {wrong:,} UNACCOUNTED FOR" if wrong else ""

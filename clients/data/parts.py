@@ -82,6 +82,7 @@ def parts_of(
     *,
     text_columns: Sequence[str | None] = (),
     columns: Sequence[str] | None = None,
+    encoded: bool = False,
     decimal: str = ".",
     skip_bad_rows: bool = False,
 ) -> Parts:
@@ -93,6 +94,7 @@ def parts_of(
         folder: An empty one, for the parts.
         text_columns: Other columns that may hold text, by name or index.
         columns: That are read as features; None: all others.
+        encoded: Whether these are an encoding's, which have names.
         decimal: The sign before decimals.
         skip_bad_rows: Leave out rows of text that cannot be read, or say no model.
 
@@ -110,7 +112,7 @@ def parts_of(
         )
     if kind == "parquet":
         return _of_parquet(path, column, folder)
-    table = TABLES[kind](path, (column, *text_columns), columns, Numerals(decimal))
+    table = TABLES[kind](path, (column, *text_columns), columns, Numerals(decimal), encoded=encoded)
     return _of_text(table, column, folder, skip_bad_rows)
 
 

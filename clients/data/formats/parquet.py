@@ -21,6 +21,7 @@ from clients.data.formats.rows import (
     as_labels,
     check_apart,
     check_chosen,
+    check_encoded,
     check_named_once,
     integer_labels,
     names_of_columns,
@@ -60,6 +61,8 @@ class ParquetSource:
             self._apart = [name for name in (self._label, self._id) if name is not None]
             left_out = {resolve(column, schema.names, path) for column in drop}
             left_out |= set(self._apart)
+            if encoding is not None:
+                check_encoded(schema.names, encoding.names, path=path)
             if columns is not None:
                 chosen = {resolve(column, schema.names, path) for column in columns}
                 check_chosen(chosen & left_out, None, path=path)

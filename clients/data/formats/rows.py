@@ -275,6 +275,32 @@ def check_chosen(
         )
 
 
+def check_encoded(names: Sequence[str] | None, columns: Sequence[str], *, path: Path) -> None:
+    """Fail where a table lacks columns of an encoding, which finds them by their names alone.
+
+    Arguments:
+        names: Of the table's columns; None where it has none.
+        columns: Of the encoding.
+        path: The table, for messages.
+
+    Raises:
+        InputError: It lacks some.
+    """
+    lacking = [column for column in columns if column not in (names or ())]
+    if not lacking:
+        return
+    what = "whose columns have no names"
+    if names:
+        what = f"which has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+    raise InputError(
+        f"The encoding has {'columns' if len(lacking) > 1 else 'a column'} "
+        f"{', '.join(map(repr, lacking[:5]))}{', ...' if len(lacking) > 5 else ''}, missing in "
+        f"{path}, {what}. Expected all columns of the encoding, by their names. If one went "
+        f"missing, add it, with empty cells where nothing is known; if such a table never has it, "
+        f"make an encoding of its own by `gmr encoding`, for a model of its own."
+    )
+
+
 def check_named_once(
     names: Sequence[str], wanted: Iterable[str], *, path: Path, by_index: bool
 ) -> None:

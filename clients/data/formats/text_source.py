@@ -80,7 +80,13 @@ class TextSource:
         columns = columns if encoding is None else encoding.names
         before = None if like is None else like._table
         self._table: TextTable = TABLES[kind](
-            path, (label_column, id_column, *drop), columns, numerals, before, first_row
+            path,
+            (label_column, id_column, *drop),
+            columns,
+            numerals,
+            before,
+            first_row,
+            encoded=encoding is not None,
         )
         self._label, self._id, *dropped = self._table.found
         check_apart(self._label, self._id, path=path)

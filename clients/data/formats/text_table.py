@@ -16,7 +16,7 @@ from typing import IO, ClassVar, Final, cast
 
 from clients.data.formats.cells import numbers_of
 from clients.data.formats.numerals import POINT, Numerals
-from clients.data.formats.rows import check_named_once
+from clients.data.formats.rows import check_encoded, check_named_once
 from clients.data.formats.times import Times
 from clients.http.errors import InputError
 
@@ -66,6 +66,8 @@ class TextTable(ABC):
         numerals: Numerals = POINT,
         like: TextTable | None = None,
         first_row: int = 0,
+        *,
+        encoded: bool = False,
     ) -> None:
         self.path = path
         self.numerals = numerals
@@ -77,6 +79,8 @@ class TextTable(ABC):
             self.found, self.chosen, self.first_line = like.found, like.chosen, like.first_line
             return
         self._look(text_columns, columns)
+        if encoded:
+            check_encoded(self.header, columns or (), path=path)
         self.found = tuple(
             None if column is None else self._index(column) for column in text_columns
         )

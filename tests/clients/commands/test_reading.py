@@ -12,6 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.commands.cli import app
+from clients.http.client import GMRClient
+from service.broker.connection import connect
+from service.broker.keys import Keys
 from service.wire import RawBatch
 from tests.service.api.stack import (
     learned,
@@ -52,3 +55,27 @@ def test_status_tells_of_features_that_drift_where_samples_are_no_images(
         done = CliRunner().invoke(app, ["status", "--url", str(client.base_url)])
     assert done.exit_code == 0, done.output
     assert ("none drifts" in done.output) is not images
+
+
+def test_status_tells_of_dead_letters_while_there_are_some(redis_url: str, tmp_path: Path) -> None:
+    made = make_settings(redis_url, tmp_path)
+    with serving(made) as client, GMRClient(str(client.base_url)) as asking, training(made):
+        send(client, RawBatch.of(samples(20))).raise_for_status()
+        learned(client)
+        assert "dead letters" not in status(client)
+        with connect(made.redis_address_of_ones_own()) as redis:
+            # What a program writes past the API is not looked at before its turn.
+            entry: dict[Any, Any] = dict(RawBatch.of(samples(20)[:, :3]).to_entry())
+            redis.xadd(Keys(made.model).input, entry)
+        wait_until(lambda: asking.dead_letters().total)
+        said = status(client)
+        assert "dead letters" in said
+        assert "1 entry that could not be used (gmr deadletters list)" in said
+        asking.drop_dead_letters()
+        assert "dead letters" not in status(client)
+
+
+def status(client: httpx2.Client) -> str:
+    done = CliRunner().invoke(app, ["status", "--url", str(client.base_url)])
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())

@@ -291,9 +291,30 @@ def test_a_text_among_numbers_is_told_with_its_place_and_may_be_left_out(tmp_pat
     assert features(commas, ENCODING, decimal=",") == [[0.5, 1, 0, 1.5, 0]]
 
 
-def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no column 'heat'"):
-        features(written(tmp_path, "amount,shop\n1,a\n"), ENCODING)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_column_that_is_not_there_is_told_and_never_found_by_its_index(
+    tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table({"amount": [1.0], "shop": ["a"]}), path)
+    else:
+        path.write_text("amount,shop\n1,a\n" if kind == "csv" else '{"amount": 1, "shop": "a"}\n')
+    with pytest.raises(InputError, match="has a column 'heat', missing in") as refused:
+        features(path, ENCODING)
+    assert "which has amount, shop" in str(refused.value)
+    assert "make an encoding of its own by `gmr encoding`" in str(refused.value)
+    assert "index" not in str(refused.value)
+    by_number = TableEncoding([Numbers("1", 0.0), Numbers("amount", 0.0)])
+    with pytest.raises(InputError, match="has a column '1', missing in"):
+        features(path, by_number)
+
+
+def test_a_table_without_names_lacks_every_column_of_an_encoding(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="columns 'amount', 'shop', 'heat', missing in") as refused:
+        features(written(tmp_path, "1,2,3\n4,5,6\n"), ENCODING)
+    assert "whose columns have no names" in str(refused.value)
 
 
 def test_columns_are_said_once(tmp_path: Path) -> None:
@@ -324,7 +345,7 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     rows = features(path, found.encoding, label_column="kind")
     assert rows == features(written(tmp_path), found.encoding, label_column="kind")
-    with pytest.raises(InputError, match="no column 'town'"):
+    with pytest.raises(InputError, match="a column 'town', missing in"):
         open_source(path, encoding=TableEncoding([Numbers("town", 0.0)]))
     encoding = TableEncoding([Categories("shop", ("b", "c"))])
     assert len(features(path, encoding)) == 100
