@@ -127,6 +127,7 @@ class Journal:
                 record |= {"explanation": _light(event.explanation)}
             elif isinstance(event, BatchScored):
                 self.totals.remember(event.batch_index, began)
+                self.totals.came(entry_id)
                 self._metrics.show_newest_sample(self.totals.newest_sample)
             data = orjson.dumps(record)
             self._feed.reports.add(keys.events, entry_id, index, data)

@@ -127,12 +127,15 @@ class Totals:
     newest_sample: float | None = None
 
     def remember(self, batch_index: int, entry_id: str) -> None:
-        """Note which entry a batch came with, and when that was."""
-        self.newest_sample = int(entry_id.partition("-")[0]) / 1000  # as Redis numbers entries
+        """Note which entry a batch came with."""
         if batch_index != self.entries_end:
             self.entries = []  # of another past
         self.entries = [*self.entries[1 - REMEMBERED_STARTS :], entry_id]
         self.entries_end = batch_index + 1
+
+    def came(self, entry_id: str) -> None:
+        """Note when the entry of a batch came, which its id says."""
+        self.newest_sample = int(entry_id.partition("-")[0]) / 1000
 
     def entry_of(self, batch_index: int) -> str | None:
         """The entry that a batch came with; None where that is not known (any more)."""

@@ -96,6 +96,10 @@ def test_models_of_all_buckets_are_made_taught_and_asked_at_one_address(
     listed = front.get("/models").json()
     assert {model["name"] for model in listed["models"]} >= set(names)
     assert listed["most"] == BUCKETS * 5
+    detailed = front.get("/models", params={"detail": "true"}).json()["models"]
+    told = {model["name"]: model["detail"] for model in detailed}
+    assert all(told[name]["samples_seen"] == 600 for name in names)
+    assert all(told[name]["newest_sample_time"] is not None for name in names)
     with connect(str(cluster.redis_address())) as client:
         for bucket, name in zip(LED, names, strict=True):
             keys = Keys(settings_of(cluster, bucket).model)
