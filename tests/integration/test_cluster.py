@@ -64,6 +64,10 @@ def test_models_on_several_nodes_learn_and_answer(cluster: str, tmp_path: Path) 
                 answer = own.post("/classify", json={"features": samples(6).tolist()})
                 assert answer.json()["labels"] == labels(6)
                 assert learned(own)["samples_seen"] == 200
+        listed = service.get("/models", params={"detail": "true"}).json()["models"]
+        assert {one["name"]: one["detail"]["samples_seen"] for one in listed} == dict.fromkeys(
+            names, 200
+        )
         gone = service.delete(f"/models/{names[0]}")
         assert gone.status_code == 202
         deadline = time.monotonic() + 20
