@@ -181,8 +181,9 @@ def _features(
         centres += seen.centres.double().sum(0)
     change, squares, centres = change / n, squares / n, centres / n
     sizes = course.changed(raw, BY_CHANCE)
-    if sizes is None:
-        # Little is known of the sub-task that ends but what the model expects.
+    if sizes is None or (course.depends and not bool((sizes > 0).any())):
+        # Little is known of the sub-task that ends but what the model expects; or features come
+        # and go by the hour, so that a few samples in a row say nothing of one by itself.
         error = (squares - change.square()).clamp_min(TERM_VARIANCE).sqrt() / max(1, n - 1) ** 0.5
         sizes = (change.abs() / error).nan_to_num(posinf=MOST_ERRORS).cpu()
         sizes = torch.where(sizes > critical(BY_CHANCE / d, n - 1), sizes, 0)

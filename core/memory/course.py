@@ -299,6 +299,17 @@ class Course:
         equal = equal + 2 * (equal * (1 - equal) / self.pairs).sqrt() + 3 / self.pairs
         return torch.minimum(share, equal.clamp_max(1).sqrt())
 
+    @property
+    def depends(self) -> bool:
+        """Whether samples in a row are so alike that each is worth less than half of one."""
+        if self.sums is None or self.squares is None or self.sizes is None:
+            return False
+        m = float(self.sizes.sum())
+        if m < FEWEST:
+            return False
+        variance = (self.squares / m - (self.sums.sum(0) / m).square()).clamp_min(0)
+        return self._dependence(variance) > 2
+
     def _dependence(self, variance: Tensor) -> float:
         """Samples that are worth one, at least 1: by how blocks differ, in half of the features."""
         assert self.sums is not None

@@ -411,3 +411,18 @@ def test_the_fall_of_the_likelihood_counts_as_far_as_it_is_clear() -> None:
         weight = errors**2 / (errors**2 + CLEAR_FALL**2)
         assert told.tolist() == pytest.approx([0.2 + 0.7 * weight, 0.8 - 0.7 * weight, 0.0])
     assert with_likelihood(shares, change, spread - 1000 * error) is shares
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_where_features_come_and_go_by_the_hour_one_that_has_moved_is_named(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    hours = torch.arange(2600) * (2 * torch.pi / 144)
+    rows = 3 * hours.sin()[:, None] + torch.randn(2600, 8, generator=generator)
+    rows[2500:, 3] += 3
+    engine = Engine(EngineConfig())
+    state, found = engine.start(), list[BoundaryDetected]()
+    for part in rows.split(20):
+        state, events = engine.step(state, Batch(part))
+        found += [event for event in events if isinstance(event, BoundaryDetected)]
+    assert found
+    assert [one["feature"] for one in found[-1].explanation["features"]] == [3]
