@@ -142,6 +142,7 @@ class Plain:
                 totals.count(event)
                 if isinstance(event, BatchScored):
                     totals.remember(event.batch_index, began)
+                    totals.came(entry)
             contents += [orjson.loads(orjson.dumps(event.to_dict())) for event in told]
         bare = dump(state, settings.engine_config(), {})
         counted = orjson.loads(totals.to_json())
