@@ -439,7 +439,9 @@ class SequentialDetector:
         inlier_rate, mean = None, float(log_likelihoods.mean())
         if known is not None:
             inlier_rate, mean = known.beside(log_likelihoods)
-        highest = burst.height if burst else now.statistic
+        # What decides may have fallen a little since, until enough samples confirm it.
+        over = burst or state.alarm
+        highest = over.height if over else now.statistic
         began = burst.began if burst else state.samples - now.age
         return Verdict(
             level=level,

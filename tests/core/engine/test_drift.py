@@ -714,3 +714,19 @@ def test_where_all_samples_have_moved_a_few_that_lie_far_out_are_not_taken_for_t
     assert boundary.explanation["samples"] > boundary.mixed_samples
     named = {one["feature"] for one in boundary.explanation["features"]}
     assert len(named & {*range(8)}) > len(named - {*range(8)})
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_boundary_tells_the_statistic_that_has_passed_the_threshold(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(1600, 16, generator=generator)
+    rows[1000:, :4] += 0.8
+    engine = Engine(EngineConfig(preset="flat"))
+    state, found = engine.start(), list[BoundaryDetected]()
+    for part in (*rows[:1000].split(100), *rows[1000:].split(20)):
+        state, events = engine.step(state, Batch(part))
+        found += of(BoundaryDetected, events)
+        if found:
+            break
+    (boundary,) = found
+    assert boundary.evidence["statistic_highest"] >= boundary.evidence["threshold"]
