@@ -97,7 +97,8 @@ def test_a_client_warns_once_where_it_is_called(
         assert told.category is PrecisionLost
         assert told.filename == __file__
         assert "Column 1 of the batch lies so far from zero" in str(told.message)
-    with GMRClient(server.url) as other:
+    unnamed = ScriptedServer(answer(200, {"feature_names": None}), answer(202, INGESTED))
+    with unnamed, GMRClient(unnamed.url) as other:
         other.ingest(pd.DataFrame(table(), columns=["load", "at", "heat"]))
     assert "Column at of the batch" in str(every_warning[1].message)
     assert len(every_warning) == 2
