@@ -25,6 +25,14 @@ from tests.service.api.stack import (
     training,
     wait_until,
 )
+from tests.service.api.test_rename_class import (
+    accuracies,
+    classes,
+    held,
+    kept_before_boundary,
+    letters,
+    series,
+)
 
 MakeSettings = Callable[..., Settings]
 CAT, OTHER = "cat", 3
@@ -55,21 +63,6 @@ def cats_and_others() -> list[tuple[int, Label]]:
     return list(enumerate(labels(100)))
 
 
-def classes(client: httpx2.Client, of: str = "") -> dict[Label, int]:
-    rows = client.get(f"{of}/model").json()["classes"]
-    return {row["label"]: row["count"] for row in rows}
-
-
-def accuracies(client: httpx2.Client) -> dict[Label, int]:
-    rows = client.get("/drift").json()["class_accuracies"]
-    return {row["label"]: row["samples"] for row in rows}
-
-
-def letters(client: httpx2.Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.get("/deadletters").json()["deadletters"]
-    return found
-
-
 def test_all_that_was_learned_of_both_is_of_the_one_in_a_new_version(live: httpx2.Client) -> None:
     mistype(live)
     before, counts = at_rest(live), classes(live)
@@ -86,13 +79,6 @@ def test_all_that_was_learned_of_both_is_of_the_one_in_a_new_version(live: httpx
     both = {OTHER: heard[OTHER], CAT: heard[CAT] + heard[MISTYPED]}
     wait_until(lambda: accuracies(live) == both)
     wait_until(lambda: series(live) == {str(OTHER), CAT})
-
-
-def series(client: httpx2.Client) -> set[str]:
-    """The classes that have series."""
-    rows = client.get("/metrics").text.splitlines()
-    mine = [row for row in rows if row.startswith("gmr_class_share{")]
-    return {row.split('class="')[1].split('"')[0] for row in mine} - {"other"}
 
 
 def test_samples_that_come_with_the_label_that_is_no_more_are_another_class(
@@ -182,17 +168,6 @@ def test_it_outlives_a_restart_and_a_rollback_behind_it_brings_both_back(own: Se
             assert set(classes(client)) == held(client) == {OTHER, CAT}
             client.post("/model/rollback", json={"version": early}).raise_for_status()
             assert set(classes(client)) == {OTHER, CAT, MISTYPED}
-
-
-def kept_before_boundary(client: httpx2.Client) -> int | None:
-    """The version that was kept before the first boundary."""
-    rows = client.get("/model/versions").json()["versions"]
-    return next((one["version"] for one in rows if one.get("before_boundary") == 1), None)
-
-
-def held(client: httpx2.Client) -> set[Label]:
-    """Labels of the past sub-task."""
-    return {one["label"] for row in client.get("/model").json()["held"] for one in row["classes"]}
 
 
 def test_classes_that_the_experts_know_become_one_and_are_told_apart_from_others(

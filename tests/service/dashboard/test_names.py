@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from service.settings import Settings
 from tests.service.api.stack import serving, teach, training, wait_until
-from tests.service.api.test_merge_classes import classes, mistype
+from tests.service.api.test_merge_classes import mistype
+from tests.service.api.test_rename_class import classes
 from tests.service.dashboard.browser import visiting
 from tests.service.dashboard.test_page import url_of
 from tests.service.dashboard.test_story import check_accessible
