@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.batch import Batch
+from core.batch import Batch, Label
 from core.config import EngineConfig
 from core.engine.checkpoint import FORMAT, dump, load
 from core.engine.engine import Engine
@@ -30,6 +30,7 @@ from core.events import (
     Event,
     LabelsMatched,
     LabelsMissed,
+    PriorShift,
     SetAsideReleased,
 )
 from core.memory.awaiting_samples import AwaitingSamples, Rows
@@ -601,3 +602,44 @@ def test_there_must_be_as_many_labels_as_ids(mode: Mode) -> None:
     with pytest.raises(InvalidLabels, match="2 sample ids came with 1 label;") as caught:
         engine.label(state, ["a", "b"], [1])
     assert caught.value.context == {"sample_ids": 2, "labels": 1}
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_a_change_is_told_by_samples_that_await_their_labels_as_by_those_that_await_none(
+    experts: bool,
+) -> None:
+    """Of a hundred samples one has a label at once; the others may get one later, or never."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(4500, 8, generator=generator)
+    rows[2000:3500] += 6
+    engine = Engine(EngineConfig(preset="flat", n_components=16, warm_up=500, experts=experts))
+
+    def told(ids: bool) -> list[tuple[Any, ...]]:
+        state, found = engine.start(), list[tuple[Any, ...]]()
+        for start in range(0, 4500, 100):
+            x = rows[start : start + 100]
+            usual = 6 if 2000 <= start < 3500 else 0
+            n = 1 if start >= 2000 else 5
+            labels: list[Label | None] = [
+                "a" if row < n and x[row, 0] > usual else "b" if row < n else None
+                for row in range(100)
+            ]
+            named = [f"{start}-{row}" for row in range(100)] if ids else None
+            state, events = engine.step(state, Batch.of(x, labels, named))
+            found += [
+                (
+                    one.sample_index,
+                    one.estimated_start_sample,
+                    one.explanation["examined"],
+                    len(one.explanation["features"]),
+                    one.recurrence_of,
+                )
+                for one in events
+                if isinstance(one, BoundaryDetected)
+            ]
+            assert not [one for one in events if isinstance(one, PriorShift)]
+        return found
+
+    expected = [(2000, 2000, 100, 8, None), (3500, 3500, 100, 8, 0)]
+    assert told(ids=False) == expected
+    assert told(ids=True) == expected
