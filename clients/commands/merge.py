@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from clients.commands.class_change import tell
 from clients.commands.class_label import class_label
-from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, By, Url
 from clients.http.client import GMRClient
 
@@ -40,20 +40,8 @@ def merge_command(
     with GMRClient(url) as client:
         gone, other = class_label(client, label), class_label(client, into)
         done = client.merge_classes(gone, other, reason=reason, by=by)
-    if as_json:
-        print_json(
-            {
-                "entry_id": done.entry_id,
-                "applied": done.applied,
-                "label": other,
-                "label_before": gone,
-                "model_version": done.model_version,
-            }
-        )
-    elif done.applied:
-        typer.echo(f"Class {gone} is part of class {other}; version {done.model_version} answers.")
-    else:
-        typer.echo(
-            f"Entry {done.entry_id} will let class {gone} be part of class {other} when its turn "
-            f"comes."
-        )
+    sentences = (
+        f"Class {gone} is part of class {other}",
+        f"let class {gone} be part of class {other}",
+    )
+    tell(done, gone, other, sentences, as_json)

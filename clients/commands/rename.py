@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from clients.commands.class_change import tell
 from clients.commands.class_label import class_label
-from clients.commands.json_lines import print_json
 from clients.commands.options import AsDocument, By, Url
 from clients.http.client import GMRClient
 
@@ -38,17 +38,8 @@ def rename_command(
     with GMRClient(url) as client:
         before, now = class_label(client, label), class_label(client, to)
         done = client.rename_class(before, now, reason=reason, by=by)
-    if as_json:
-        print_json(
-            {
-                "entry_id": done.entry_id,
-                "applied": done.applied,
-                "label": now,
-                "label_before": before,
-                "model_version": done.model_version,
-            }
-        )
-    elif done.applied:
-        typer.echo(f"Class {before} is called {now}; version {done.model_version} answers.")
-    else:
-        typer.echo(f"Entry {done.entry_id} will call class {before} {now} when its turn comes.")
+    sentences = (
+        f"Class {before} is called {now}",
+        f"call class {before} {now}",
+    )
+    tell(done, before, now, sentences, as_json)

@@ -40,6 +40,16 @@ class Entry:
         return None if value is None else value.decode("utf-8", "replace")
 
 
+def came_at_ms(entry_id: str) -> int:
+    """When Redis took an entry, Unix milliseconds; 0 for the id before all entries.
+
+    Example:
+        >>> came_at_ms("1700000000500-3"), came_at_ms("0-0")
+        (1700000000500, 0)
+    """
+    return int(entry_id.partition("-")[0])
+
+
 def report_id(entry_id: str, index: int) -> str:
     """The id of the k-th report of an entry: grows with the entry and with k.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from service.broker.entries import came_at_ms
+
 GAPS: Final = 3.0
 """Usual gaps between two entries without any entry that are silence."""
 
@@ -30,23 +32,17 @@ class Arrivals:
     """
 
     def __init__(self, last_entry_id: str = "0-0") -> None:
-        self._last_ms = _milliseconds(last_entry_id)
+        self._last_ms = came_at_ms(last_entry_id)
         self._gap_ms = 0.0
 
     def note(self, entry_id: str) -> None:
         """One more entry, in the order of the stream."""
-        now = _milliseconds(entry_id)
-        if self._last_ms is not None and now is not None:
-            self._gap_ms = max(float(now - self._last_ms), KEPT * self._gap_ms)
+        now = came_at_ms(entry_id)
+        if self._last_ms:
+            self._gap_ms = max(now - self._last_ms, KEPT * self._gap_ms)
         self._last_ms = now
 
     @property
     def silence_s(self) -> float:
         """Seconds without an entry that are silence; 0 where nothing is known."""
         return GAPS * self._gap_ms / 1000
-
-
-def _milliseconds(entry_id: str) -> int | None:
-    """When Redis took an entry; None for the id before all entries."""
-    milliseconds = int(entry_id.split("-")[0])
-    return milliseconds or None

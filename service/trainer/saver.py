@@ -38,7 +38,7 @@ from core.errors import (
     UnknownVersion,
 )
 from service.broker.branch import Branch
-from service.broker.entries import Position, next_id
+from service.broker.entries import Position, came_at_ms, next_id
 from service.broker.names_in_checkpoint import names_in, with_them
 from service.store.kept import (
     BEFORE_BOUNDARY,
@@ -208,7 +208,7 @@ class Saver:
     def read(self, entry_id: str) -> None:
         """An entry is part of the state."""
         if self.checkpoint_time is None and self.unsaved_since is None:
-            self.unsaved_since = int(entry_id.partition("-")[0]) / 1000
+            self.unsaved_since = came_at_ms(entry_id) / 1000
 
     @property
     def busy(self) -> bool:

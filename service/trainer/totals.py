@@ -34,6 +34,7 @@ from core.events import (
     SetAsideReleased,
     UnknownsLearned,
 )
+from service.broker.entries import came_at_ms
 from service.trainer import class_accuracies, detector_table, key_shares
 from service.trainer.class_accuracies import Means
 from service.trainer.run_time import Interval, interval
@@ -135,7 +136,7 @@ class Totals:
 
     def came(self, entry_id: str) -> None:
         """Note when the entry of a batch came, which its id says."""
-        self.newest_sample = int(entry_id.partition("-")[0]) / 1000
+        self.newest_sample = came_at_ms(entry_id) / 1000
 
     def entry_of(self, batch_index: int) -> str | None:
         """The entry that a batch came with; None where that is not known (any more)."""
