@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from core.batch import Batch, Label
+from core.class_merge import ClassMerge
 from core.config import EngineConfig
 from core.engine.checkpoint import dump, load
 from core.engine.engine import Engine
@@ -18,6 +21,7 @@ from core.engine.state import EngineState, Mode
 from core.engine.trial import check_values, try_out
 from core.errors import InvalidLabels, ModelAtRest, UnknownClass
 from core.events import ClassesMerged
+from core.experts.new_names import NewNames
 from core.model.readout import LinearReadout
 from tests.core.states import Script, assert_finite, assert_identical, lived, play, scripts
 from tests.core.streams import batches, blob
@@ -209,3 +213,52 @@ def test_a_model_at_rest_keeps_its_classes() -> None:
     state, _ = engine.change_mode(lived(engine, [0, OLD], 8), Mode.FROZEN)
     with pytest.raises(ModelAtRest, match="cannot become one"):
         engine.merge_classes(state, OLD, 0)
+
+
+def test_what_counts_by_class_beside_the_model_counts_both_as_one() -> None:
+    engine = Engine(replace(CONFIG, preset="mfa", experts=True))
+    state = engine.start()
+    for index, batch in enumerate(batches([0, OLD, 5], 12)):
+        names = [INTO if one == OLD and index % 2 else one for one in batch.plain_labels]
+        state, _ = engine.step(state, batch.labelled(names))
+    merged = merged_by(engine, state, OLD, INTO)
+    codes = [state.model.classes.index(one) for one in (OLD, INTO)]
+    now = merged.model.classes.index(INTO)
+    last = merged.model.classes.index(5)  # whose code has fallen
+    assert last == state.model.classes.index(5) - 1
+
+    def by_class(one: EngineState) -> list[Tensor]:
+        assert one.model.panel is not None
+        shares, names = one.sub_task.class_shares, one.model.panel.new_names
+        counted = [one.stream.reliability.answers, one.stream.reliability.usual, names.came]
+        return [*counted, names.heard, shares.reference, *shares.blocks]
+
+    pairs = [
+        (before, after)
+        for before, after in zip(by_class(state), by_class(merged), strict=True)
+        if len(before)
+    ]
+    assert len(pairs) >= 5
+    for before, after in pairs:
+        assert len(after) == len(before) - 1
+        torch.testing.assert_close(after[now], before[codes].sum(0))
+        torch.testing.assert_close(after[last], before[last + 1])
+    marks, as_before = merged.sub_task.fingerprints, state.sub_task.fingerprints
+    assert ((marks.codes == now) == np.isin(as_before.codes, codes)).all()
+    assert ((marks.codes == last) == (as_before.codes == last + 1)).all()
+    assert (marks.codes == last).any()
+
+
+def test_no_class_is_a_new_name_of_one_that_is_no_more() -> None:
+    names = NewNames.start(4)
+    codes = torch.tensor([1, 2, 3] * 20)
+    names = names.counted(torch.tensor([2, 3, 1] * 20), codes)
+    assert names.taken_for.tolist() == [-1, 2, 3, 1]
+    merged = names.with_merged_classes(ClassMerge(gone=1, into=2))
+    # Both are taken for the last, and the last for both.
+    assert merged.taken_for.tolist() == [-1, 2, 1]
+    came = names.came.tolist()
+    assert merged.came.tolist() == pytest.approx([0, came[1] + came[2], came[3]])
+    itself = names.with_merged_classes(ClassMerge(gone=2, into=1))
+    assert itself.taken_for.tolist() == [-1, -1, 1]
+    assert float(itself.share[1]) == 0
