@@ -287,11 +287,5 @@ def test_no_class_is_a_new_name_of_one_that_is_no_more() -> None:
 def test_one_class_has_as_many_components_as_one_may_have(preset: str) -> None:
     engine = Engine(replace(CONFIG, preset=preset, experts=False, n_components=15))
     state = misnamed(engine, 40)
-    n = [
-        int(torch.bincount(one.model.learner.owner)[-1])
-        for one in (state, merged_by(engine, state, 0, INTO))
-    ]
-    assert n[0] <= 5
-    assert n[1] <= 8
-    owner = merged_by(engine, state, OLD, INTO).model.learner.owner
-    assert int(torch.bincount(owner).max()) <= 8
+    for one, most in ((state, 5), (merged_by(engine, state, OLD, INTO), 8)):
+        assert int(torch.bincount(one.model.learner.owner).max()) <= most
